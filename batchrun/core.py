@@ -1,0 +1,288 @@
+"""Value types that cross the borders between modules.
+
+All are frozen: what a module hands on, nobody changes.  The one mutable record, `sequence.Sequence`, stays between
+the scheduler and the engine.  This file knows no other module and no third-party name.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+
+class Status(StrEnum):
+    """How a job ended."""
+
+    OK = "ok"
+    INVALID = "invalid"  # finished, but the answer fails its schema
+    TRUNCATED = "truncated"  # the token budget ended before the answer did
+    ERROR = "error"  # the engine failed under it
+    REJECTED = "rejected"  # bad line, unusable schema, too long
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"  # its deadline passed
+
+
+FINAL_STATUSES = frozenset({Status.OK, Status.INVALID, Status.TRUNCATED, Status.REJECTED})
+"""Statuses that a resumed run leaves alone: running the same job again would only say the same again."""
+
+
+class FinishReason(StrEnum):
+    """Why decoding of one sequence ended."""
+
+    STOP = "stop"  # an end-of-text token, a stop string, or a grammar with nothing left to say
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, as a result shows it.
+
+    `line` is the line of the input (from 1), `column` the column in it (from 1), `path` a JSON pointer into the
+    answer or into the schema.
+    """
+
+    code: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is drawn.  Temperature 0 is greedy; the other fields then have no effect."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0  # 0: no limit
+    min_p: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a line that does not say it gets."""
+
+    max_tokens: int = 512
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: tuple[str, ...] = ()
+    system: str | None = None
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON Schema as a job names it.  Two schemas are equal when their compact text is."""
+
+    name: str = field(compare=False)
+    text: str  # compact JSON, keys in the author's order
+    content: Any = field(compare=False)  # the parsed form of `text`
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One checked line of the input, with the run's defaults filled in."""
+
+    index: int  # line number in the input, from 1
+    id: str
+    messages: tuple[Message, ...]  # as written; the last user turn is what the schema and document are added to
+    document: str | None
+    schema: Schema | None
+    max_tokens: int
+    sampling: Sampling
+    stop: tuple[str, ...]
+    meta: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A line that cannot run, with what its result needs."""
+
+    index: int
+    id: str
+    problem: Problem
+    digest: str
+    meta: Any = None
+
+
+class Constraint(Protocol):
+    """The grammar state of one row."""
+
+    def accept(self, token: int) -> "Accepted":
+        """Takes a drawn token and gives the tokens that the grammar now forces."""
+        ...
+
+
+class Grammar(Protocol):
+    """A compiled schema, ready to be started once per row.
+
+    `opening`: the tokens it forces before anything is drawn, the same for every row.
+    """
+
+    @property
+    def opening(self) -> tuple[int, ...]: ...
+
+    def start(self) -> Constraint:
+        """The state after the opening."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a grammar said to a drawn token.  `ended`: nothing may follow.  `error`: the grammar gave up."""
+
+    forced: tuple[int, ...] = ()
+    ended: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """A job made ready for the engine: token ids, and the grammar that its answer must obey.
+
+    `taken_s`: the moment, on the run's clock, at which a burst took it; its times are counted from there.
+    """
+
+    job: Job
+    digest: str
+    tokens: tuple[int, ...]
+    grammar: Grammar | None = None
+    taken_s: float = 0.0
+
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """The first tokens of the answer, where the grammar leaves no choice."""
+        return self.grammar.opening if self.grammar else ()
+
+    @property
+    def need_tokens(self) -> int:
+        """Cells that this request can come to fill: its prompt and its whole budget."""
+        return len(self.tokens) + self.job.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a backend can hold, counted in slots and tokens, and what it is good at.
+
+    `cut`: a copy may take only the beginning of its source.  `forced_run_tokens`: the shortest run of forced tokens
+    that is cheaper fed at once than one a step while other rows decode.
+    """
+
+    slots: int
+    context: int  # tokens in one slot
+    cells: int  # tokens over all slots
+    batch: int  # tokens in one forward
+    vocab: int  # width of a row of logits
+    cut: bool = True
+    forced_run_tokens: int = 8
+
+
+class Feed(NamedTuple):
+    """Tokens to append to a slot, which holds `start` tokens now.  `sampling` is None where no token is wanted back."""
+
+    slot: int
+    start: int
+    tokens: Seq[int]
+    sampling: Sampling | None
+
+
+class Copy(NamedTuple):
+    """Makes the empty slot `target` equal to the first `tokens` tokens of `source`."""
+
+    source: int
+    target: int
+    tokens: int
+
+
+class Step(NamedTuple):
+    """What the backend does next: frees, then copies, then feeds.  Feeds are ordered by slot, at most one a slot.
+
+    The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.
+    """
+
+    frees: tuple[int, ...]
+    copies: tuple[Copy, ...]
+    feeds: tuple[Feed, ...]
+    prefill_tokens: int
+    decoding_rows: int
+
+
+class Drawn(NamedTuple):
+    """A token drawn for a slot.  `margin`: logit of the best allowed token less that of the second; inf if alone."""
+
+    slot: int
+    token: int
+    margin: float
+
+
+class Outcome(NamedTuple):
+    """What a draw came to: the tokens to append (drawn, then forced), and why the sequence ends, if it does."""
+
+    slot: int
+    tokens: tuple[int, ...]
+    finish: FinishReason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one job.  `cached_tokens` of the prompt were copied from a shared prefix and not computed again."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    forced_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one job, counted from the moment a burst took it.
+
+    `queued_s` until it got a slot, `ttft_s` until its first token, `decode_s` from the first token to the last.
+    """
+
+    queued_s: float
+    ttft_s: float | None
+    decode_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the engine made of a request: the text, not yet judged."""
+
+    request: Request
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+    timing: Timing
+    near_ties: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One line of the results file."""
+
+    id: str
+    index: int
+    status: Status
+    output: Any
+    finish_reason: FinishReason | None
+    errors: tuple[Problem, ...]
+    usage: Usage
+    timing: Timing | None
+    burst: int | None
+    attempt: int
+    model: str
+    digest: str
+    meta: Any

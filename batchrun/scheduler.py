@@ -1,0 +1,292 @@
+"""Which tokens go into which slot next.  Bookkeeping only: no model, no numpy, no clock.
+
+A step is planned (`plan`), obeyed by a backend, and taken down (`commit`).  Three rules keep it simple:
+
+* prefill, decode and forced tokens are one verb: append `tokens[fed:]` to a slot, as much of it as fits;
+* the worst case (prompt and whole budget) is reserved when a request is admitted, so nothing is ever evicted from
+  under a running row and a full KV cache in mid-run is a bug;
+* every decoding row gets its token before any prompt gets a piece, so running rows never starve.
+
+Rows live in slots 0 .. rows-1, lowest free first, and shared prefixes in the slots above, so that the decoding rows
+stand side by side: llama.cpp computes neighbouring streams in one pass and splits the batch at every gap.
+"""
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from batchrun.core import Copy, Feed, FinishReason, Limits, Outcome, Request, Step
+from batchrun.prefix import Planned, Prefix, Share
+from batchrun.sequence import Sequence
+
+
+class Scheduler:
+    """Turns requests and limits into steps.  First come, first served, in the order of submission."""
+
+    def __init__(self, limits: Limits, rows: int) -> None:
+        assert 1 <= rows <= limits.slots <= limits.batch, "a slot for each row, a token of the batch for each slot"
+        self.limits = limits
+        self.rows = rows
+        self._queue: deque[Planned] = deque()
+        self._running: dict[int, Sequence] = {}  # by slot, prefixes included, in order of admission
+        self._prefixes: dict[Prefix, Sequence] = {}
+        self._readers: Counter[Prefix] = Counter()  # planned copies that are still to come
+        self._row_slots = list(range(rows))
+        self._prefix_slots = list(range(rows, limits.slots))
+        self._ended: list[int] = []  # slots to free in the next step
+        self._reserved_tokens = 0
+        self._step = 0
+        self.admitted: list[Sequence] = []  # rows that the last plan gave a slot
+
+    # -- what others may ask
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have no slot yet."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """Rows that have a slot."""
+        return self.rows - len(self._row_slots)
+
+    @property
+    def idle(self) -> bool:
+        return not self._queue and not self.running
+
+    @property
+    def reserved_tokens(self) -> int:
+        """Cells promised to rows and prefixes: the most that can come to be filled."""
+        return self._reserved_tokens
+
+    @property
+    def resident(self) -> tuple[Prefix, ...]:
+        """Prefixes that lie in slots, computed or on their way."""
+        return tuple(self._prefixes)
+
+    def at(self, slot: int) -> Sequence:
+        """The sequence that owns a slot."""
+        return self._running[slot]
+
+    def fits(self, request: Request) -> bool:
+        return request.need_tokens <= min(self.limits.context, self.limits.cells)
+
+    # -- what changes the state
+
+    def submit(self, planned: Iterable[Planned]) -> None:
+        """Appends requests to the queue.  Each must fit: what can never fit was refused before."""
+        for entry in planned:
+            assert self.fits(entry.request), f"job {entry.request.job.id} was admitted but cannot fit"
+            self._queue.append(entry)
+            self._add_reader(entry.share)
+
+    def cancel(self, request: Request) -> Sequence | None:
+        """Takes a request out at this token boundary.  Gives its sequence if it had a slot, else None."""
+        for sequence in self._running.values():
+            if sequence.request is request:
+                sequence.finish = FinishReason.CANCELLED
+                self._end(sequence)
+                return sequence
+        for entry in self._queue:
+            if entry.request is request:
+                self._queue.remove(entry)
+                self._drop_reader(entry.share)
+                break
+        return None
+
+    def drop_waiting(self) -> list[Request]:
+        """Empties the queue: the run is asked to stop, what has no slot stays undone."""
+        dropped = [entry.request for entry in self._queue]
+        for entry in self._queue:
+            self._drop_reader(entry.share)
+        self._queue.clear()
+        return dropped
+
+    def abandon(self) -> list[Sequence]:
+        """Ends every row and forgets every prefix: the backend failed, what the slots hold is not to be trusted."""
+        rows = [sequence for sequence in self._running.values() if sequence.request]
+        for sequence in list(self._running.values()):
+            self._end(sequence)
+        return rows
+
+    def plan(self) -> Step:
+        """The next step: slots to free, beginnings to copy, tokens to append."""
+        self._step += 1
+        self.admitted = []
+        frees, self._ended = self._ended, []
+        for slot in frees:
+            heapq.heappush(self._row_slots if slot < self.rows else self._prefix_slots, slot)
+        copies: list[Copy] = []
+        while self._queue and self._row_slots and self._admit(self._queue[0], copies, frees):
+            self._queue.popleft()
+        feeds, prefill_tokens, decoding_rows = self._feeds()
+        return Step(tuple(frees), tuple(copies), feeds, prefill_tokens, decoding_rows)
+
+    def commit(self, step: Step, outcomes: Iterable[Outcome]) -> list[Sequence]:
+        """Takes down what a step did.  Gives the sequences that it ended, their slots free from the next step on."""
+        for feed in step.feeds:
+            self._running[feed.slot].fed += len(feed.tokens)
+        ended = []
+        for outcome in outcomes:
+            sequence = self._running[outcome.slot]
+            request = sequence.request
+            assert request is not None, "a prefix is never drawn from"
+            room = request.job.max_tokens - sequence.completion_tokens
+            sequence.tokens.extend(outcome.tokens[:room])
+            sequence.forced_tokens += max(0, min(len(outcome.tokens), room) - 1)
+            sequence.finish = outcome.finish
+            if len(outcome.tokens) > room or (len(outcome.tokens) == room and not outcome.finish):
+                sequence.finish = FinishReason.LENGTH
+            if sequence.finish:
+                self._end(sequence)
+                ended.append(sequence)
+        return ended
+
+    # -- admission
+
+    def _admit(self, entry: Planned, copies: list[Copy], frees: list[int]) -> bool:
+        """Gives a request its slot, or says False: it waits for its prefix, or for room."""
+        request, share = entry
+        while share and not self._resident(share.prefix, copies, frees):
+            if self._prefix_pending(share.prefix) or self._slot_frees_next_step():
+                return False
+            share = self._fall_back(share)
+            self._queue[0] = Planned(request, share)
+        if not self._make_room(request.need_tokens, share, frees):
+            return False
+        slot = heapq.heappop(self._row_slots)
+        tokens = [*request.tokens, *request.opening]
+        sequence = Sequence(slot, tokens, len(request.tokens), request=request, forced_tokens=len(request.opening))
+        sequence.constraint = request.grammar.start() if request.grammar else None
+        self.admitted.append(sequence)
+        self._start(sequence, share, request.need_tokens, copies)
+        return True
+
+    def _resident(self, prefix: Prefix, copies: list[Copy], frees: list[int]) -> bool:
+        """Whether a prefix lies complete in a slot.  If it is nowhere yet and a slot is free, starts it."""
+        sequence = self._prefixes.get(prefix)
+        if sequence is None:
+            if prefix.share and not self._resident(prefix.share.prefix, copies, frees):
+                return False
+            if not self._free_prefix_slot(prefix, frees) or not self._make_room(
+                len(prefix.tokens), prefix.share, frees
+            ):
+                return False
+            slot = heapq.heappop(self._prefix_slots)
+            sequence = Sequence(slot, list(prefix.tokens), len(prefix.tokens), prefix=prefix)
+            self._prefixes[prefix] = sequence
+            self._start(sequence, prefix.share, len(prefix.tokens), copies)
+        return sequence.fed == len(sequence.tokens)
+
+    def _prefix_pending(self, prefix: Prefix | None) -> bool:
+        """Whether a prefix, or one that it begins with, is being computed: its readers are right to wait."""
+        while prefix:
+            sequence = self._prefixes.get(prefix)
+            if sequence:
+                return sequence.fed < len(sequence.tokens)
+            prefix = prefix.share.prefix if prefix.share else None
+        return False
+
+    def _slot_frees_next_step(self) -> bool:
+        """Whether a prefix has served its last reader in this very step: its slot is free in the next."""
+        return any(s.copied_in_step == self._step and not self._readers[p] for p, s in self._prefixes.items())
+
+    def _fall_back(self, share: Share) -> Share | None:
+        """There is no slot for a prefix: its reader begins where the prefix itself would have begun."""
+        shorter = share.prefix.share
+        self._add_reader(shorter)
+        self._drop_reader(share)
+        return shorter
+
+    def _free_prefix_slot(self, wanted: Prefix, frees: list[int]) -> bool:
+        """A free slot for a prefix, taken from one that nobody waits for if need be."""
+        if not self._prefix_slots:
+            self._evict_one(wanted.share, frees)
+        return bool(self._prefix_slots)
+
+    def _make_room(self, tokens: int, keep: Share | None, frees: list[int]) -> bool:
+        while self._reserved_tokens + tokens > self.limits.cells:
+            if not self._evict_one(keep, frees, needed_too=not self.running):
+                return False
+        return True
+
+    def _evict_one(self, keep: Share | None, frees: list[int], needed_too: bool = False) -> bool:
+        """Frees the slot of one complete prefix that is neither `keep`'s nor copied in this very step.
+
+        `needed_too`: even one that has readers, for when nothing runs and nothing else could ever make room.
+        """
+        for prefix, sequence in self._prefixes.items():
+            untouched = sequence.copied_in_step < self._step and sequence.fed == len(sequence.tokens)
+            wanted = self._readers[prefix] > 0 and not needed_too
+            if untouched and not wanted and not (keep and keep.prefix is prefix):
+                self._release(sequence)
+                frees.append(sequence.slot)
+                heapq.heappush(self._prefix_slots, sequence.slot)
+                return True
+        return False
+
+    def _start(self, sequence: Sequence, share: Share | None, reserve_tokens: int, copies: list[Copy]) -> None:
+        self._running[sequence.slot] = sequence
+        self._reserved_tokens += reserve_tokens
+        if share:
+            source = self._prefixes[share.prefix]
+            copies.append(Copy(source.slot, sequence.slot, share.tokens))
+            source.copied_in_step = self._step
+            sequence.fed = sequence.cached_tokens = share.tokens
+            self._drop_reader(share)
+
+    def _add_reader(self, share: Share | None) -> None:
+        """One more copy to come.  A prefix that is not computed yet will itself read the one that it begins with."""
+        if share:
+            self._readers[share.prefix] += 1
+            if self._readers[share.prefix] == 1 and share.prefix not in self._prefixes:
+                self._add_reader(share.prefix.share)
+
+    def _drop_reader(self, share: Share | None) -> None:
+        if share and self._readers[share.prefix] > 0:
+            self._readers[share.prefix] -= 1
+            if self._readers[share.prefix] == 0:
+                del self._readers[share.prefix]
+                if share.prefix not in self._prefixes:
+                    self._drop_reader(share.prefix.share)
+
+    def _end(self, sequence: Sequence) -> None:
+        self._release(sequence)
+        self._ended.append(sequence.slot)
+
+    def _release(self, sequence: Sequence) -> None:
+        del self._running[sequence.slot]
+        if sequence.prefix:
+            del self._prefixes[sequence.prefix]
+            self._reserved_tokens -= len(sequence.prefix.tokens)
+        elif sequence.request:
+            self._reserved_tokens -= sequence.request.need_tokens
+
+    # -- feeds
+
+    def _feeds(self) -> tuple[tuple[Feed, ...], int, int]:
+        """The feeds of a step, how many of their tokens are prefill, and how many rows decode."""
+        decoding = [sequence for sequence in self._running.values() if sequence.request and sequence.decoding]
+        left = self.limits.batch - len(decoding)
+        feeds = []
+        for sequence in decoding:
+            waits = len(sequence.tokens) - sequence.fed
+            at_once = waits >= self.limits.forced_run_tokens or len(decoding) == 1
+            tokens = min(waits, left + 1) if at_once else 1
+            left -= tokens - 1
+            feeds.append(self._feed(sequence, tokens))
+        room = left
+        for sequence in self._running.values():
+            waits = sequence.prefill_tokens - sequence.fed
+            if waits > 0 and left > 0:
+                tokens = min(waits, left)
+                left -= tokens
+                feeds.append(self._feed(sequence, tokens))
+        feeds.sort()
+        return tuple(feeds), room - left, len(decoding)
+
+    def _feed(self, sequence: Sequence, tokens: int) -> Feed:
+        end = sequence.fed + tokens
+        draws = sequence.request is not None and end == len(sequence.tokens)
+        sampling = sequence.request.job.sampling if sequence.request and draws else None
+        return Feed(sequence.slot, sequence.fed, sequence.tokens[sequence.fed : end], sampling)

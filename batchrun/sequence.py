@@ -1,0 +1,56 @@
+"""One object that holds all that is true of one sequence, from its admission to its end.
+
+The scheduler owns the part that says where the tokens are (`slot`, `fed`, `tokens`); the engine owns the part that
+says what they mean (`constraint`, `near_ties`, the times).  Nothing about a sequence is kept anywhere else, so there is
+no second list that could drift from this one.
+"""
+
+from dataclasses import dataclass, field
+
+from batchrun.core import Constraint, FinishReason, Request
+from batchrun.prefix import Prefix
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """Tokens on their way through a slot.  A prefix has no request: it is computed, copied, and never drawn from.
+
+    `tokens[:fed]` are in the slot; `tokens[fed:]` wait to be fed; a token is wanted back when they all have been.
+    """
+
+    slot: int
+    tokens: list[int]
+    prompt_tokens: int
+    request: Request | None = None
+    prefix: Prefix | None = None
+    fed: int = 0
+    cached_tokens: int = 0
+    forced_tokens: int = 0
+    finish: FinishReason | None = None
+    copied_in_step: int = -1  # of a prefix: the last step that copied it
+    # the engine's part
+    constraint: Constraint | None = None
+    near_ties: int = 0
+    error: str | None = None
+    admitted_s: float = 0.0
+    first_token_s: float | None = None
+    last_token_s: float = field(default=0.0)
+
+    @property
+    def decoding(self) -> bool:
+        """Its prompt and its opening lie in the slot; what waits was drawn, or forced by a draw."""
+        return self.fed >= self.prefill_tokens
+
+    @property
+    def prefill_tokens(self) -> int:
+        """Tokens known before the first draw."""
+        return self.prompt_tokens + (len(self.request.opening) if self.request else 0)
+
+    @property
+    def completion_tokens(self) -> int:
+        return len(self.tokens) - self.prompt_tokens
+
+    @property
+    def completion(self) -> list[int]:
+        """The tokens of the answer so far."""
+        return self.tokens[self.prompt_tokens :]
