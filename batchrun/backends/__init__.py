@@ -1,0 +1,1 @@
+"""The engines that can run a model, behind one seam: `base.py` says what each must do."""

