@@ -1,0 +1,208 @@
+"""The inner loop: plan, forward, masks, sample, commit.
+
+`Engine.step` walks one token boundary.  It owns nothing but the meter: slots and tokens are the scheduler's, tensors
+the backend's, grammar states stand in the sequences.  A failure of one row ends that row; a failure of the backend
+ends the rows that were in it, and the rest go on.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+from batchrun.backends.base import Backend, Tokenizer
+from batchrun.core import Completion, Drawn, FinishReason, Outcome, Request, Step, Timing, Usage
+from batchrun.cost import Cost
+from batchrun.errors import BackendError
+from batchrun.guide import Guide
+from batchrun.prefix import Planned
+from batchrun.prefix import plan as plan_prefixes
+from batchrun.scheduler import Scheduler
+from batchrun.sequence import Sequence
+from batchrun.stats import Meter
+
+NEAR_TIE_LOGITS = 0.1
+"""Two tokens whose logits differ by less may change places when the batch around a row changes."""
+
+FAILURES_TOLERATED = 2
+"""Steps in a row that may fail before the backend is given up."""
+
+
+class Engine:
+    """Runs requests on a backend.  `share_prefixes` off computes every prompt whole."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tokenizer: Tokenizer,
+        guide: Guide,
+        cost: Cost,
+        clock: Callable[[], float],
+        *,
+        rows: int,
+        share_prefixes: bool = True,
+    ) -> None:
+        self.meter = Meter()
+        self._backend = backend
+        self._tokenizer = tokenizer
+        self._guide = guide
+        self._cost = cost
+        self._clock = clock
+        self._scheduler = Scheduler(backend.limits, rows)
+        self._share_prefixes = share_prefixes
+        self._failures = 0
+
+    @property
+    def idle(self) -> bool:
+        return self._scheduler.idle
+
+    @property
+    def waiting(self) -> int:
+        return self._scheduler.waiting
+
+    @property
+    def running(self) -> int:
+        return self._scheduler.running
+
+    def fits(self, request: Request) -> bool:
+        return self._scheduler.fits(request)
+
+    def submit(self, requests: Seq[Request]) -> None:
+        """Plans what the requests share among themselves and with what lies in slots, and queues them."""
+        if self._share_prefixes:
+            cut = self._backend.limits.cut
+            self._scheduler.submit(plan_prefixes(requests, self._scheduler.resident, cut=cut))
+        else:
+            self._scheduler.submit(Planned(request, None) for request in requests)
+
+    def cancel(self, request: Request) -> Completion | None:
+        """Ends a request at this token boundary; gives what it had said, if it was running."""
+        sequence = self._scheduler.cancel(request)
+        return self._completion(sequence) if sequence else None
+
+    def drop_waiting(self) -> list[Request]:
+        """Forgets what has no slot yet."""
+        return self._scheduler.drop_waiting()
+
+    def take_meter(self) -> Meter:
+        """The counters since the last call."""
+        meter, self.meter = self.meter, Meter()
+        return meter
+
+    def step(self) -> list[Completion]:
+        """One step for every running row.  Gives the requests that ended in it."""
+        started_s = self._clock()
+        step = self._scheduler.plan()
+        for sequence in self._scheduler.admitted:
+            sequence.admitted_s = started_s
+        try:
+            drawn, model_s, masks_s = self._run(step)
+        except BackendError as error:
+            return self._fail(error)
+        now_s = self._clock()
+        rows = self._scheduler.running
+        ended = self._scheduler.commit(step, [self._outcome(token, now_s) for token in drawn])
+        completions = [self._completion(sequence) for sequence in ended]
+        self._failures = 0
+        self._count(step, rows, len(drawn), model_s)
+        self.meter.model_s += model_s
+        self.meter.masks_s += masks_s
+        self.meter.host_s += self._clock() - started_s - model_s - masks_s
+        return completions
+
+    def _run(self, step: Step) -> tuple[list[Drawn], float, float]:
+        """Has the backend obey a step.  Gives the drawn tokens, seconds in the backend, and seconds in masks."""
+        started_s = self._clock()
+        for slot in step.frees:
+            self._backend.free(slot)
+        for copy in step.copies:
+            self._backend.copy(copy)
+        if not step.feeds:
+            return [], self._clock() - started_s, 0.0
+        pending = self._backend.forward(step.feeds)
+        forwarded_s = self._clock()
+        masks = self._guide.masks([self._scheduler.at(feed.slot).constraint for feed in step.feeds if feed.sampling])
+        masked_s = self._clock()
+        drawn = self._backend.sample(pending, masks)
+        return drawn, self._clock() - masked_s + forwarded_s - started_s, masked_s - forwarded_s
+
+    def _outcome(self, drawn: Drawn, now_s: float) -> Outcome:
+        """What a drawn token comes to: an end, or tokens to append."""
+        sequence = self._scheduler.at(drawn.slot)
+        if sequence.first_token_s is None:
+            sequence.first_token_s = now_s
+        sequence.last_token_s = now_s
+        if drawn.margin < NEAR_TIE_LOGITS:
+            sequence.near_ties += 1
+            self.meter.near_ties += 1
+        token = drawn.token
+        if token in self._tokenizer.stop_tokens:
+            return Outcome(drawn.slot, (), FinishReason.STOP)
+        if sequence.constraint:
+            accepted = sequence.constraint.accept(token)
+            sequence.error = accepted.error
+            finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if accepted.ended else None
+            return Outcome(drawn.slot, (token, *accepted.forced), finish)
+        stop = sequence.request.job.stop if sequence.request else ()
+        return Outcome(drawn.slot, (token,), FinishReason.STOP if stop and self._said(sequence, token, stop) else None)
+
+    def _said(self, sequence: Sequence, token: int, stop: tuple[str, ...]) -> bool:
+        """Whether this token completes a stop string.  Looks at the end of the answer only."""
+        longest = max(len(text.encode()) for text in stop)
+        tail = self._tokenizer.decode([*sequence.completion[-4 * longest - 16 :], token])
+        return any(text.encode() in tail for text in stop)
+
+    def _completion(self, sequence: Sequence) -> Completion:
+        request, now_s = sequence.request, self._clock()
+        assert request is not None, "a prefix has no completion"
+        assert sequence.finish is not None, "only a row that ended has a completion"
+        first_s = sequence.first_token_s
+        return Completion(
+            request=request,
+            text=self._text(sequence, request),
+            finish_reason=sequence.finish,
+            usage=Usage(
+                prompt_tokens=sequence.prompt_tokens,
+                cached_tokens=sequence.cached_tokens,
+                completion_tokens=sequence.completion_tokens,
+                forced_tokens=sequence.forced_tokens,
+            ),
+            timing=Timing(
+                queued_s=sequence.admitted_s - request.taken_s,
+                ttft_s=None if first_s is None else first_s - request.taken_s,
+                decode_s=0.0 if first_s is None else sequence.last_token_s - first_s,
+                total_s=now_s - request.taken_s,
+            ),
+            near_ties=sequence.near_ties,
+            error=sequence.error,
+        )
+
+    def _text(self, sequence: Sequence, request: Request) -> str:
+        """The answer as text: without what follows a stop string, and without half a character at a cut end."""
+        text = self._tokenizer.decode(sequence.completion).decode(errors="replace")
+        if sequence.finish is FinishReason.LENGTH:
+            text = text.rstrip("\ufffd")
+        if not request.grammar:
+            places = [text.find(stop) for stop in request.job.stop if stop in text]
+            text = text[: min(places)] if places else text
+        return text
+
+    def _count(self, step: Step, rows: int, draws: int, model_s: float) -> None:
+        meter = self.meter
+        meter.steps += 1
+        meter.rows += rows
+        meter.rows_peak = max(meter.rows_peak, rows)
+        meter.computed_tokens += step.prefill_tokens
+        meter.drawn_tokens += draws
+        meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
+        if step.feeds:
+            self._cost.saw_step(step.prefill_tokens, step.decoding_rows, model_s)
+
+    def _fail(self, error: BackendError) -> list[Completion]:
+        """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""
+        self._failures += 1
+        if self._failures > FAILURES_TOLERATED:
+            raise error
+        completions = []
+        for sequence in self._scheduler.abandon():
+            sequence.finish, sequence.error = FinishReason.ERROR, str(error)
+            completions.append(self._completion(sequence))
+        return completions

@@ -1,0 +1,144 @@
+"""Counts what a burst did, and turns the counts into one line of statistics.
+
+A burst's figures are of its own time: a job counts in the burst in which it ended, tokens and seconds in the burst in
+which they were spent, so the lines of a run add up to the run.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchrun.core import Completion, Result, Status
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counters of the engine for one burst; the engine adds, `burst_stats` reads."""
+
+    steps: int = 0
+    rows: int = 0  # summed over steps
+    rows_peak: int = 0
+    computed_tokens: int = 0  # prompt and prefix tokens that went through the model
+    drawn_tokens: int = 0
+    cells_peak: int = 0
+    model_s: float = 0.0
+    masks_s: float = 0.0
+    host_s: float = 0.0
+    near_ties: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the jobs that ended in one burst came to."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    forced_tokens: int = 0
+    ttft_s: list[float] = field(default_factory=list)
+    total_s: list[float] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        self.statuses[result.status.value] += 1
+        self.prompt_tokens += result.usage.prompt_tokens
+        self.cached_tokens += result.usage.cached_tokens
+        self.completion_tokens += result.usage.completion_tokens
+        self.forced_tokens += result.usage.forced_tokens
+        if result.timing:
+            self.total_s.append(result.timing.total_s)
+            if result.timing.ttft_s is not None:
+                self.ttft_s.append(result.timing.ttft_s)
+
+
+@dataclass(frozen=True, slots=True)
+class BurstStats:
+    """One line of the stats file."""
+
+    burst: int
+    started_at: str  # ISO 8601, UTC
+    jobs: dict[str, int]  # by status
+    tokens: dict[str, int]
+    steps: int
+    rows: dict[str, float]
+    seconds: dict[str, float]
+    cells: dict[str, int]
+    ttft_s: dict[str, float | None]
+    total_s: dict[str, float | None]
+    tokens_per_s: float
+    validated_per_min: float
+    near_ties: int
+    predicted_s: float
+    slots: dict[str, int]
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The nearest-rank percentile, or None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered) - 1, round(share * len(ordered) + 0.5) - 1))]
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """p50 and p95."""
+    return {"p50": _rounded(percentile(values, 0.50)), "p95": _rounded(percentile(values, 0.95))}
+
+
+def burst_stats(
+    burst: int,
+    started_at: str,
+    meter: Meter,
+    tally: Tally,
+    *,
+    wall_s: float,
+    rest_s: float,
+    predicted_s: float,
+    slots: dict[str, int],
+) -> BurstStats:
+    """The figures of one burst.  `wall_s` counts its work, without the rest after it."""
+    wall = max(wall_s, 1e-9)
+    return BurstStats(
+        burst=burst,
+        started_at=started_at,
+        jobs=dict(sorted(tally.statuses.items())),
+        tokens={
+            "prompt": tally.prompt_tokens,
+            "cached": tally.cached_tokens,
+            "computed": meter.computed_tokens,
+            "decoded": tally.completion_tokens - tally.forced_tokens,
+            "forced": tally.forced_tokens,
+        },
+        steps=meter.steps,
+        rows={"mean": round(meter.rows / max(meter.steps, 1), 2), "peak": meter.rows_peak},
+        seconds={
+            "wall": round(wall_s, 4),
+            "model": round(meter.model_s, 4),
+            "masks": round(meter.masks_s, 4),
+            "host": round(meter.host_s, 4),
+            "rest": round(rest_s, 4),
+        },
+        cells={"peak": meter.cells_peak},
+        ttft_s=spread(tally.ttft_s),
+        total_s=spread(tally.total_s),
+        tokens_per_s=round(tally.completion_tokens / wall, 2),
+        validated_per_min=round(60 * tally.statuses[Status.OK.value] / wall, 2),
+        near_ties=meter.near_ties,
+        predicted_s=round(predicted_s, 2),
+        slots=slots,
+    )
+
+
+def answer_share(completion: Completion) -> float:
+    """How much of its budget an answer used, 0 to 1."""
+    return completion.usage.completion_tokens / completion.request.job.max_tokens
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def as_line(stats: BurstStats) -> dict[str, Any]:
+    """The stats as a JSON object, fields in the order they are declared."""
+    return {name: getattr(stats, name) for name in BurstStats.__dataclass_fields__}

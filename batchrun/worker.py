@@ -1,0 +1,104 @@
+"""One device at work: a backend, its engine, and the figures of the burst that runs.
+
+A worker takes requests, steps, and gives completions; it never reads input and never writes output, so the same worker
+serves one machine or many.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from batchrun.backends.base import Backend, LoadPlan, Tokenizer
+from batchrun.bursts import Burst
+from batchrun.core import Completion, Request, Result
+from batchrun.cost import Cost
+from batchrun.engine import Engine
+from batchrun.governor import Allowance
+from batchrun.guide import Guide
+from batchrun.stats import BurstStats, Tally, answer_share, burst_stats
+
+
+class Worker:
+    """Runs bursts on one backend.  `clock`: monotonic seconds."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tokenizer: Tokenizer,
+        guide: Guide,
+        load: LoadPlan,
+        clock: Callable[[], float],
+        *,
+        share_prefixes: bool,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._load = load
+        self._cost = Cost()
+        self._engine = Engine(
+            backend, tokenizer, guide, self._cost, clock, rows=load.rows, share_prefixes=share_prefixes
+        )
+        self._tally = Tally()
+        self._began_s = 0.0
+        self._began_at = ""
+        self.burst: Burst | None = None
+
+    @property
+    def idle(self) -> bool:
+        return self._engine.idle
+
+    @property
+    def waiting(self) -> int:
+        return self._engine.waiting
+
+    @property
+    def context(self) -> int:
+        """Tokens that a slot holds."""
+        return self._backend.limits.context
+
+    def fits(self, request: Request) -> bool:
+        return self._engine.fits(request)
+
+    def begin(self, number: int, allowance: Allowance) -> Burst:
+        """Opens a burst: from now on all figures are its own."""
+        self.burst = Burst(number, allowance, self._cost, self._load.rows)
+        self._tally = Tally()
+        self._began_s = self._clock()
+        self._began_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return self.burst
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        self._engine.submit(requests)
+
+    def step(self) -> list[Completion]:
+        """One token boundary.  Gives the requests that ended in it."""
+        completions = self._engine.step()
+        for completion in completions:
+            usage = completion.usage
+            self._cost.saw_answer(usage.prompt_tokens, usage.cached_tokens, answer_share(completion))
+        return completions
+
+    def count(self, result: Result) -> None:
+        """Counts a judged result into the burst."""
+        self._tally.add(result)
+
+    def drop_waiting(self) -> list[Request]:
+        return self._engine.drop_waiting()
+
+    def end(self, rest_s: float) -> BurstStats:
+        """Closes the burst.  Rows may still run on into the next one, where no rest parts the two."""
+        burst = self.burst
+        assert burst is not None, "only an open burst can end"
+        self.burst = None
+        return burst_stats(
+            burst.number,
+            self._began_at,
+            self._engine.take_meter(),
+            self._tally,
+            wall_s=self._clock() - self._began_s,
+            rest_s=rest_s,
+            predicted_s=burst.predicted_s,
+            slots={"rows": self._load.rows, "slots": self._load.slots, "context": self._load.context},
+        )
+
+    def close(self) -> None:
+        self._backend.close()
