@@ -1,0 +1,131 @@
+"""Puts the parts together: from settings to a model, a reader of jobs, and a plan of slots.
+
+`run` and `check` both start here, so that what `check` says is what `run` does.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchrun import capacity
+from batchrun.backends.base import LoadPlan, Model
+from batchrun.config import Settings
+from batchrun.core import Job, Problem, Request
+from batchrun.errors import InputError, JobError
+from batchrun.guide import Guide
+from batchrun.jobs import JobReader
+from batchrun.machine import this_machine
+from batchrun.models import identity, locate
+from batchrun.prompts import Preparer
+from batchrun.schemas import SchemaFolders
+from batchrun.source import LONGEST_KEPT, Survey, survey
+
+FAKE_CONTEXT = 1 << 16
+
+
+def open_model(settings: Settings) -> Model:
+    """The model that settings name, without its weights.  Imports its engine's library.  Raises ModelError."""
+    if settings.engine == "fake":
+        from batchrun.backends.fake import FakeModel
+
+        return FakeModel(FAKE_CONTEXT)
+    path = locate(settings.model)
+    from batchrun.backends.llamacpp_model import LlamaModel
+
+    return LlamaModel(path, settings.model if settings.model == "smollm2" else path.name, identity(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every command needs of a model before its weights."""
+
+    settings: Settings
+    model: Model
+    guide: Guide
+    preparer: Preparer
+
+
+def open_parts(settings: Settings) -> Parts:
+    """Opens the model and what depends on its vocabulary.  Raises ModelError."""
+    model = open_model(settings)
+    threads = settings.threads or this_machine().threads
+    guide = Guide(model.tokenizer.for_guide(), model.tokenizer.vocab, threads)
+    return Parts(settings, model, guide, Preparer(model, guide))
+
+
+def job_reader(settings: Settings, path: Path | None) -> JobReader:
+    """A reader for one input; `path` is None for a stream.  Relative names start at the job file's folder."""
+    base = path.parent if path else Path()
+    folders = (
+        [Path(settings.schemas)] if settings.schemas else [Path("schemas"), base / "schemas", base / ".." / "schemas"]
+    )
+    return JobReader(settings.defaults(), SchemaFolders(folders, [base, Path()]), base)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a look over the input found: lines, and the tokens of the longest job (prompt and budget)."""
+
+    lines: int | None
+    longest_tokens: int | None
+
+
+def preview(path: Path | None, parts: Parts) -> Preview:
+    """Sizes the slots for a file.  A stream cannot be looked over: its sizes stay unknown.
+
+    Raises InputError where the file cannot be read or holds no job line.
+    """
+    if path is None:
+        return Preview(None, None)
+    base = path.parent
+    try:
+        with path.open("rb") as file:
+            found = survey(file, lambda line: _weight(line, base))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    if not found.lines:
+        raise InputError(f"{path} holds no jobs; expected one JSON object a line")
+    return Preview(found.lines, _longest_tokens(found, parts, job_reader(parts.settings, path)))
+
+
+def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
+    """Slots and context for this machine.  Raises ModelError where nothing fits."""
+    settings = parts.settings
+    wish = capacity.Wish(settings.parallel, settings.context, longest_tokens, settings.batch_tokens, settings.threads)
+    return capacity.plan(this_machine(), parts.model.card, wish)
+
+
+def too_long(request: Request, context: int, context_train: int) -> Problem:
+    """Why a request fits into no slot, with the numbers that say so."""
+    prompt, budget = len(request.tokens), request.job.max_tokens
+    more = f"; the model could hold {context_train}: see --context" if context < context_train else ""
+    need = f"the prompt is {prompt} tokens and max_tokens is {budget}, {prompt + budget} in all"
+    return Problem("too_long", f"{need}, but a slot holds {context}{more}")
+
+
+def _longest_tokens(found: Survey, parts: Parts, reader: JobReader) -> int | None:
+    """Tokens of the longest prompt with the largest budget: what a slot must hold.  Exact where all lines were kept."""
+    requests = []
+    for line in found.longest:
+        job = reader.read(line.data, line.number)
+        if isinstance(job, Job):
+            try:
+                requests.append(parts.preparer.prepare(job, "", 0.0))
+            except JobError:
+                continue
+    if not requests:
+        return None
+    if found.lines <= LONGEST_KEPT:
+        return max(request.need_tokens for request in requests)
+    default = parts.settings.max_tokens if found.budgets < found.lines else 1
+    return max(len(request.tokens) for request in requests) + max(found.max_tokens, default)
+
+
+def _weight(line: bytes, base: Path) -> int:
+    """Bytes that a line stands for: its own, and those of the document file it names."""
+    if b'"document_file"' not in line:
+        return len(line)
+    try:
+        return len(line) + Path(base, json.loads(line)["document_file"]).stat().st_size
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return len(line)

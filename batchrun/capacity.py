@@ -1,0 +1,78 @@
+"""Plans how many slots of how many tokens a machine's memory holds.  Pure: numbers in, a plan or a refusal out.
+
+Slots times context is counted once, at the start, and printed; what can never fit is refused before the first token
+with the number that was too big.
+"""
+
+from dataclasses import dataclass
+
+from batchrun.backends.base import LoadPlan, ModelCard
+from batchrun.errors import ModelError
+
+DEFAULT_ROWS = 8
+PREFIX_SLOTS = 2  # a shared instruction, and a document or system prompt under or beside it
+SHARE_OF_MEMORY = 0.8  # of what is available now; the rest is for everybody else
+WORK_BYTES = 400 << 20  # buffers of a forward, the interpreter, the tokenizer
+CONTEXT_STEP = 256  # llama.cpp pads a stream to this
+UNKNOWN_CONTEXT = 8192  # asked for where the longest job is not known yet
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the plan is made from."""
+
+    available_bytes: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a run asks for; None leaves it to the plan.  `longest_tokens`: prompt and budget of the longest job."""
+
+    rows: int | None
+    context: int | None
+    longest_tokens: int | None
+    batch: int
+    threads: int | None
+
+
+def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
+    """Rows first, then context: a machine short of memory runs fewer rows rather than refusing long jobs.
+
+    Raises ModelError where not even one row fits.
+    """
+    budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_bytes - WORK_BYTES
+    cells = budget // max(card.cell_bytes, 1)
+    wanted = wish.context or _padded(min(wish.longest_tokens or UNKNOWN_CONTEXT, card.context_train))
+    wanted = min(wanted, _padded(card.context_train))
+    rows = wish.rows or DEFAULT_ROWS
+    fitting = cells // wanted
+    if fitting >= 1 + PREFIX_SLOTS:
+        slots = min(rows + PREFIX_SLOTS, fitting)
+        rows = slots - PREFIX_SLOTS
+    elif fitting >= 1:
+        slots = rows = 1
+    else:
+        needed, there = card.weights_bytes + WORK_BYTES + wanted * card.cell_bytes, machine.available_bytes
+        raise ModelError(
+            f"one row of {wanted} tokens needs {needed / SHARE_OF_MEMORY / 2**30:.1f} GiB with this model, "
+            f"{there / 2**30:.1f} GiB are available; expected a smaller --context, a smaller model, or more memory"
+        )
+    return LoadPlan(rows, slots, wanted, max(wish.batch, slots), wish.threads or machine.threads)
+
+
+def described(load: LoadPlan, card: ModelCard) -> str:
+    """The plan in one line, with what it was made from."""
+    cache = load.slots * load.context * card.cell_bytes
+    return (
+        f"{load.rows} rows and {load.slots - load.rows} shared-prefix slots of {load.context} tokens "
+        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights), {load.threads} threads"
+    )
+
+
+def _padded(tokens: int) -> int:
+    return -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -1,0 +1,153 @@
+"""`batchrun check`: what a run would do, without the weights.
+
+Reads every line as `run` would, tokenizes every prompt, compiles every schema, plans the slots and the prefixes, and
+says what would be rejected and why.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from batchrun import capacity
+from batchrun.assembly import Parts, job_reader, slot_plan, too_long
+from batchrun.core import Job, Rejection, Request
+from batchrun.errors import JobError
+from batchrun.jobs import rejection
+from batchrun.journal import finished_keys
+from batchrun.prefix import Share, plan
+from batchrun.source import Source
+
+WINDOW_JOBS = 256  # prefixes are planned over as many jobs as a burst holds, about
+REJECTIONS_SHOWN = 20
+
+
+@dataclass(slots=True)
+class Report:
+    """What `check` found.  Token counts are of jobs that would run."""
+
+    model: str
+    jobs: int = 0
+    done: int = 0
+    rejected: list[Rejection] = field(default_factory=list)
+    blank_lines: int = 0
+    schemas: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    computed_tokens: int = 0
+    max_tokens: int = 0
+    longest_tokens: int = 0
+    longest_id: str = ""
+    plan: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def runnable(self) -> int:
+        return self.jobs - self.done - len(self.rejected)
+
+
+def check(parts: Parts, path: Path | None, source: Source, output: Path | None) -> Report:
+    """Looks at every line.  `output`: the results file that a run would resume, if there is one."""
+    reader = job_reader(parts.settings, path)
+    report = Report(parts.model.card.name, warnings=_warnings(parts))
+    done = finished_keys(output) if output else Counter[tuple[str, str]]()
+    found: list[tuple[Request, bytes]] = []
+    while not source.ended:
+        line = source.next(wait_s=0.2)
+        if line is None:
+            continue
+        report.jobs += 1
+        item = _request(parts, reader.read(line.data, line.number), line.data)
+        key = (item.id, item.digest) if isinstance(item, Rejection) else (item.job.id, item.digest)
+        if done[key]:
+            done[key] -= 1
+            report.done += 1
+        elif isinstance(item, Rejection):
+            report.rejected.append(item)
+        else:
+            found.append((item, line.data))
+    report.blank_lines = source.blank
+    longest = max((request.need_tokens for request, _ in found), default=None)
+    load = slot_plan(parts, longest)
+    report.plan = capacity.described(load, parts.model.card)
+    fitting = []
+    for request, data in found:
+        if request.need_tokens > load.context:
+            problem = too_long(request, load.context, parts.model.card.context_train)
+            report.rejected.append(rejection(data, request.job.index, request.job.id, problem, None))
+        else:
+            fitting.append(request)
+    _count(report, fitting, share=parts.settings.prefix)
+    report.rejected.sort(key=lambda item: item.index)
+    return report
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The report for a machine."""
+    record = asdict(report)
+    record["rejected"] = [
+        {"line": item.index, "id": item.id, "code": item.problem.code, "message": item.problem.message}
+        for item in report.rejected
+    ]
+    return {"runnable": report.runnable, **record}
+
+
+def lines(report: Report) -> list[str]:
+    """The report for a person."""
+    said = [f"{report.jobs} jobs: {report.runnable} would run, {report.done} are done, {len(report.rejected)} rejected"]
+    said += [f"  line {item.index} ({item.id}): {item.problem.message}" for item in report.rejected[:REJECTIONS_SHOWN]]
+    if len(report.rejected) > REJECTIONS_SHOWN:
+        said.append(f"  ... and {len(report.rejected) - REJECTIONS_SHOWN} more (--json lists all)")
+    if report.runnable:
+        saved = report.prompt_tokens - report.computed_tokens
+        share = 100 * saved / report.prompt_tokens
+        said.append(f"prompts: {report.prompt_tokens} tokens, {saved} ({share:.0f} %) shared and computed once")
+        said.append(f"answers: at most {report.max_tokens} tokens")
+        said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {report.longest_id})")
+        kinds = ", ".join(f"{name} x {count}" for name, count in report.schemas.most_common(10))
+        said.append(f"schemas: {kinds}")
+    said.append(f"plan: {report.model}: {report.plan}")
+    if report.blank_lines:
+        said.append(f"blank lines: {report.blank_lines}")
+    return said + [f"warning: {text}" for text in report.warnings]
+
+
+def _request(parts: Parts, item: Job | Rejection, data: bytes) -> Request | Rejection:
+    if isinstance(item, Rejection):
+        return item
+    try:
+        return parts.preparer.prepare(item, parts.preparer.digest(item), 0.0)
+    except JobError as error:
+        return rejection(data, item.index, item.id, error.problem, item.meta)
+
+
+def _count(report: Report, requests: list[Request], *, share: bool) -> None:
+    for request in requests:
+        report.schemas[request.job.schema.name if request.job.schema else "free text"] += 1
+        report.prompt_tokens += len(request.tokens)
+        report.max_tokens += request.job.max_tokens
+        if request.need_tokens > report.longest_tokens:
+            report.longest_tokens, report.longest_id = request.need_tokens, request.job.id
+    for begin in range(0, len(requests), WINDOW_JOBS):
+        window = requests[begin : begin + WINDOW_JOBS]
+        report.computed_tokens += computed_tokens(window) if share else sum(len(r.tokens) for r in window)
+
+
+def computed_tokens(requests: list[Request]) -> int:
+    """Prompt tokens that go through the model when these requests share their prefixes."""
+    total = 0
+    seen: set[int] = set()
+    for request, share in plan(requests, (), cut=True):
+        total += len(request.tokens) - (share.tokens if share else 0)
+        node: Share | None = share
+        while node and id(node.prefix) not in seen:
+            seen.add(id(node.prefix))
+            total += len(node.prefix.tokens) - (node.prefix.share.tokens if node.prefix.share else 0)
+            node = node.prefix.share
+    return total
+
+
+def _warnings(parts: Parts) -> list[str]:
+    warnings = list(parts.model.card.notices)
+    if "strftime_now" in parts.model.template.text:
+        warnings.append("the chat template writes today's date: prompts, and so prefixes, change every day")
+    return warnings

@@ -1,0 +1,166 @@
+"""Settings of a run: flags, then BATCHRUN_* variables, then batchrun.toml, then built-ins.
+
+Every setting is one field of `Settings`, with its bounds and its words beside it; the three sources are read by the
+same rules.  Frozen once resolved: what is derived from settings lives where it is derived.
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+import platformdirs
+
+from batchrun.core import Defaults, Sampling
+from batchrun.errors import UsageError
+
+FILE_NAME = "batchrun.toml"
+PREFIX = "BATCHRUN_"
+OTHER_VARIABLES = ("BATCHRUN_CONFIG",)  # the path of the configuration file
+
+
+def _setting(default: Any, words: str, least: float | None = None, most: float | None = None) -> Any:
+    return field(default=default, metadata={"words": words, "least": least, "most": most})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that shapes a run.  None leaves a value to the plan made at start."""
+
+    model: str = _setting("smollm2", "a .gguf path, smollm2, or hf:owner/repository/file.gguf")
+    engine: str = _setting("auto", "auto, llamacpp or fake")
+    parallel: int | None = _setting(None, "rows that decode together", 1, 1024)
+    context: int | None = _setting(None, "tokens in one slot", 16, 1 << 24)
+    batch_tokens: int = _setting(512, "tokens in one forward", 16, 1 << 16)
+    threads: int | None = _setting(None, "processor threads", 1, 4096)
+    prefix: bool = _setting(True, "compute shared prefixes once")
+    burst_seconds: float = _setting(20.0, "predicted seconds of work in one burst", 0.1, 86400)
+    rest_seconds: float = _setting(0.0, "seconds of rest between bursts", 0, 86400)
+    grace_seconds: float = _setting(10.0, "seconds that running rows get after the first signal", 0, 86400)
+    max_tokens: int = _setting(512, "longest answer", 1, 2**31 - 1)
+    temperature: float = _setting(0.0, "0 is greedy", 0, 100)
+    top_p: float = _setting(1.0, "nucleus", 1e-9, 1)
+    top_k: int = _setting(0, "0: no limit", 0, 2**31 - 1)
+    min_p: float = _setting(0.0, "share of the best token's probability", 0, 1)
+    seed: int = _setting(0, "of every draw", 0, 2**63 - 1)
+    stop: tuple[str, ...] = _setting((), "strings that end a free-text answer")
+    system: str | None = _setting(None, "system turn of jobs that have none")
+    schema: str | None = _setting(None, "schema of jobs that name none")
+    schemas: str | None = _setting(None, "folder that schema names are looked up in")
+
+    def defaults(self) -> Defaults:
+        """What job lines that do not say it get."""
+        sampling = Sampling(self.temperature, self.top_p, self.top_k, self.min_p, self.seed)
+        return Defaults(self.max_tokens, sampling, self.stop, self.system, self.schema)
+
+
+ENGINES = ("auto", "llamacpp", "fake")
+
+
+def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
+    """The settings of a run.  `flags`: those given, by setting name.  Raises UsageError with the nearest known name."""
+    path = file or _found_file(environment)
+    values = _from_file(path) if path else {}
+    values |= _from_environment(environment)
+    for name, value in flags.items():
+        if value is not None:
+            values[name] = _checked(name, value, f"--{name.replace('_', '-')}")
+    settings = Settings(**values)
+    if settings.engine not in ENGINES:
+        raise UsageError(f"engine {settings.engine!r} is unknown; expected {_one_of(ENGINES)}")
+    return settings
+
+
+def _found_file(environment: Mapping[str, str]) -> Path | None:
+    named = environment.get("BATCHRUN_CONFIG")
+    if named:
+        return Path(named).expanduser()
+    places = (Path(FILE_NAME), platformdirs.user_config_path("batchrun") / FILE_NAME)
+    return next((path for path in places if path.is_file()), None)
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error
+    values = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        _check_known(name, f"{path}: {key}")
+        values[name] = _checked(name, value, f"{path}: {key}")
+    return values
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for variable, text in environment.items():
+        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
+            name = variable.removeprefix(PREFIX).lower()
+            _check_known(name, variable)
+            values[name] = _checked(name, _parsed(name, text), variable)
+    return values
+
+
+def _parsed(name: str, text: str) -> Any:
+    """The value that a variable's text stands for; text that stands for none is left for the check to refuse."""
+    kind = _kind(name)
+    if kind is str:
+        return text
+    if kind is tuple:
+        return json.loads(text) if text.startswith("[") else [text]
+    if kind is bool:
+        return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    """A value of the setting's kind and within its bounds."""
+    kind = _kind(name)
+    rule = next(f for f in fields(Settings) if f.name == name).metadata
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is tuple:
+        value = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else value
+        good = isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)
+    else:
+        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    least, most = rule["least"], rule["most"]
+    if not good or (least is not None and value < least) or (most is not None and value > most):
+        bounds = f" from {least:g} to {most:g}" if least is not None and most is not None else ""
+        raise UsageError(f"{where} is {value!r}; expected {_words(kind)}{bounds} ({rule['words']})")
+    return value
+
+
+def _check_known(name: str, where: str) -> None:
+    known = [f.name for f in fields(Settings)]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        raise UsageError(
+            f"{where} is no setting; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+        )
+
+
+def _kind(name: str) -> type:
+    """The type of a setting, without the None that leaves it open."""
+    hint = get_type_hints(Settings)[name]
+    options = [option for option in get_args(hint) if option is not NoneType] if isinstance(hint, UnionType) else [hint]
+    kind = options[0]
+    return tuple if getattr(kind, "__origin__", None) is tuple else kind
+
+
+def _words(kind: type) -> str:
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "a list of texts")
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"

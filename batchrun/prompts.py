@@ -1,0 +1,95 @@
+"""From a job to token ids: the model's own chat template, the instruction and the schema before the document.
+
+What many jobs share comes first, so that their prompts share a prefix.  Spellings of control tokens inside a job's text
+(`<|im_start|>` in a document) stay text: they are tokenized apart from the template around them.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, replace
+
+from batchrun.backends.base import Model, ModelCard
+from batchrun.core import Job, Message, Problem, Request
+from batchrun.errors import JobError
+from batchrun.guide import Guide
+
+LAYOUT = 1  # part of every digest: raise it when the same job comes to be written down in another way
+SCHEMA_LEAD = "\n\nAnswer with one JSON value that fits this JSON Schema:\n"
+DOCUMENT_LEAD = "\n\nDocument:\n"
+MARK = "\ue001{}\ue001"  # stands in for a text while the template around it is rendered
+
+
+class Preparer:
+    """Makes requests for one model."""
+
+    def __init__(self, model: Model, guide: Guide) -> None:
+        self._model = model
+        self._guide = guide
+        self._control = re.compile("|".join(map(re.escape, model.tokenizer.control_texts)) or r"(?!)")
+
+    def digest(self, job: Job) -> str:
+        """Identifies all that shapes a job's answer, this model included."""
+        return digest(job, self._model.card, self._model.template.text)
+
+    def prepare(self, job: Job, job_digest: str, taken_s: float) -> Request:
+        """The request of a job.  Raises JobError where the schema or the template refuses it."""
+        grammar = self._guide.compile(job.schema) if job.schema else None
+        if grammar and len(grammar.opening) >= job.max_tokens:
+            raise JobError(Problem("budget_too_small", _budget_message(job.max_tokens, len(grammar.opening))))
+        tokens = tuple(self._tokens(laid_out(job)))
+        return Request(job, job_digest, tokens, grammar, taken_s)
+
+    def _tokens(self, messages: tuple[Message, ...]) -> list[int]:
+        tokenizer = self._model.tokenizer
+        if any(self._control.search(message.content) for message in messages):
+            return tokenizer.with_bos(self._tokens_apart(messages))
+        return tokenizer.with_bos(tokenizer.encode(self._model.template.render(messages), control=True))
+
+    def _tokens_apart(self, messages: tuple[Message, ...]) -> list[int]:
+        """The template's tokens with control, the messages' without."""
+        tokenizer = self._model.tokenizer
+        marks = {MARK.format(place): message.content for place, message in enumerate(messages)}
+        turns = [Message(message.role, mark) for message, mark in zip(messages, marks, strict=True)]
+        rendered = self._model.template.render(turns)
+        if any(rendered.count(mark) != 1 for mark in marks):
+            raise JobError(Problem("control_text", "the text spells a control token and this chat template moves text"))
+        pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", rendered)
+        tokens: list[int] = []
+        for piece in pieces:
+            tokens += tokenizer.encode(marks.get(piece, piece), control=piece not in marks)
+        return tokens
+
+
+def laid_out(job: Job) -> tuple[Message, ...]:
+    """The conversation as the model will read it: schema and document stand behind the last user turn's words."""
+    last = job.messages[-1]
+    content = last.content
+    if job.schema:
+        content += SCHEMA_LEAD + job.schema.text
+    if job.document is not None:
+        content += DOCUMENT_LEAD + job.document
+    return (*job.messages[:-1], replace(last, content=content))
+
+
+def digest(job: Job, card: ModelCard, template: str) -> str:
+    """Identifies all that shapes a job's answer: sha256 over canonical JSON.  `id` and `meta` are not part of it."""
+    shape = {
+        "layout": LAYOUT,
+        "messages": [[message.role, message.content] for message in job.messages],
+        "document": job.document,
+        "schema": job.schema.text if job.schema else None,
+        "max_tokens": job.max_tokens,
+        "sampling": asdict(job.sampling),
+        "stop": job.stop,
+        "model": card.identity,
+        "template": template,
+    }
+    text = json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _budget_message(max_tokens: int, opening: int) -> str:
+    return (
+        f"max_tokens is {max_tokens}, but the schema's fixed beginning alone takes {opening}; expected a larger budget"
+    )

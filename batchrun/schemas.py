@@ -1,0 +1,121 @@
+"""JSON Schemas: found, checked, and used to validate answers.  The only file that knows jsonschema.
+
+A schema is named by a file in a schemas folder, by a path, or given inline.  Validation follows the draft that
+`$schema` names (2020-12 otherwise) and checks formats.  References are resolved inside the schema and to the published
+meta-schemas; nothing is ever fetched.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY
+from referencing.exceptions import Unresolvable
+
+from batchrun.core import Problem, Schema
+from batchrun.errors import JobError
+
+VALIDATORS_KEPT = 256
+PROBLEMS_SHOWN = 8
+
+
+class SchemaFolders:
+    """Where the schema names of a job file are looked up: `folders` for names, `bases` for relative paths."""
+
+    def __init__(self, folders: Sequence[Path], bases: Sequence[Path]) -> None:
+        self._folders = folders
+        self._bases = bases
+        self._by_name: dict[str, Schema] = {}
+
+    def load(self, value: Any) -> Schema:
+        """The schema that a job names or holds.  Raises JobError: unknown, unreadable, or no valid schema."""
+        if not isinstance(value, str):
+            return checked("inline", _compact(value))
+        if value not in self._by_name:
+            self._by_name[value] = self._read(value)
+        return self._by_name[value]
+
+    def _read(self, name: str) -> Schema:
+        path = self._find(name)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            return checked(name, _compact(json.loads(text)))
+        except OSError as error:
+            raise JobError(Problem("schema_unreadable", f"schema {name!r}: {error.strerror}")) from error
+        except (ValueError, RecursionError) as error:
+            raise JobError(Problem("schema_invalid", f"schema {name!r} is not JSON: {error}")) from error
+
+    def _find(self, name: str) -> Path:
+        is_path = "/" in name or name.endswith(".json")
+        places = [base / name for base in self._bases] if is_path else [f / f"{name}.json" for f in self._folders]
+        for path in places:
+            if path.is_file():
+                return path
+        known = sorted({file.stem for folder in self._folders if folder.is_dir() for file in folder.glob("*.json")})
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known[:10]) or 'none'}"
+        raise JobError(Problem("schema_unknown", f"schema {name!r} not found{'' if is_path else hint}"))
+
+
+def validate(schema: Schema, value: Any) -> list[Problem]:
+    """What is wrong with an answer, at most `PROBLEMS_SHOWN` things, each with its place; empty if it is valid."""
+    try:
+        return [
+            Problem("schema", _short(error.message), path=pointer(error.absolute_path))
+            for error, _ in zip(_validator(schema).iter_errors(value), range(PROBLEMS_SHOWN), strict=False)
+        ]
+    except Unresolvable as error:
+        return [Problem("schema", f"the schema refers to {error.ref!r}, which is not in it")]
+    except RecursionError:
+        return [Problem("schema", "the schema refers to itself without end")]
+
+
+@lru_cache(maxsize=VALIDATORS_KEPT)
+def checked(name: str, text: str) -> Schema:
+    """A schema from its compact text.  Raises JobError where it is no valid JSON Schema."""
+    content = json.loads(text)
+    if not isinstance(content, dict | bool):
+        raise JobError(Problem("schema_invalid", f"schema {name!r} is {_kind(content)}; expected an object"))
+    try:
+        _class(content).check_schema(cast(dict[str, Any], content))  # booleans are schemas too; its stub forgets them
+    except jsonschema.SchemaError as error:
+        place = pointer(error.absolute_path)
+        message = f"schema {name!r} is not a valid JSON Schema at {place or '/'}: {_short(error.message)}"
+        raise JobError(Problem("schema_invalid", message, path=place)) from error
+    except RecursionError as error:
+        raise JobError(Problem("schema_invalid", f"schema {name!r} is nested too deeply")) from error
+    return Schema(name, text, content)
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+@lru_cache(maxsize=VALIDATORS_KEPT)
+def _validator(schema: Schema) -> Validator:
+    cls = _class(schema.content)
+    # a registry of our own: the default one would fetch references from the network
+    return cls(schema.content, registry=REGISTRY, format_checker=cls.FORMAT_CHECKER)
+
+
+def _class(content: Any) -> type[Validator]:
+    return validator_for(content, default=jsonschema.Draft202012Validator)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else f"{text[:200]} ... {text[-80:]}"
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "a string", type(None): "null"}.get(type(value), "a number")

@@ -1,0 +1,63 @@
+"""SIGINT and SIGTERM: the first asks the run to stop, the second ends the process.
+
+A thread of its own reads them through the wakeup descriptor, so both work at any moment, also while the main thread is
+inside a model library.  Results are written line by line, so an end without ceremony costs at most a torn last line,
+which the next start cuts off.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Watches for signals while it is entered.  `say` is called with one line when the first comes."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._stopped = threading.Event()
+        self.number: int | None = None
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleeps, but not past a signal.  Whether one came."""
+        return self._stopped.wait(seconds)
+
+    def __enter__(self) -> "StopSignals":
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        self._before = {number: signal.signal(number, self._nothing) for number in SIGNALS}
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, name="stop-signals", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._writing)  # the watcher reads an end of file and leaves
+
+    def _nothing(self, number: int, frame: FrameType | None) -> None:
+        """A handler has to exist for the wakeup descriptor to be written."""
+
+    def _watch(self) -> None:
+        while received := os.read(self._reading, 1):
+            if received[0] not in SIGNALS:
+                continue
+            if self.stopped:
+                self._say("stopped at once; results written so far are kept")
+                os._exit(128 + received[0])
+            self.number = received[0]
+            self._stopped.set()
+            name = signal.Signals(self.number).name
+            self._say(f"{name}: finishing the rows that run; again to stop at once")
+        os.close(self._reading)

@@ -1,0 +1,77 @@
+"""What a run came to, in numbers and in a few lines for a person."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from batchrun.core import Result, Status
+from batchrun.stats import BurstStats
+
+REASONS_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts over a run.  `earlier`: jobs whose result was there before it, by status."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    earlier: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    bursts: int = 0
+    blank_lines: int = 0
+    wall_s: float = 0.0
+    rest_s: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    forced_tokens: int = 0
+    near_ties: int = 0
+    interrupted: bool = False
+
+    @property
+    def jobs(self) -> int:
+        return self.statuses.total() + self.earlier.total()
+
+    @property
+    def all_ok(self) -> bool:
+        return self.statuses[Status.OK] + self.earlier[Status.OK] == self.jobs
+
+    def add_result(self, result: Result) -> None:
+        self.statuses[result.status] += 1
+        if result.errors:
+            self.reasons[f"{result.status}: {result.errors[0].code}"] += 1
+        self.prompt_tokens += result.usage.prompt_tokens
+        self.cached_tokens += result.usage.cached_tokens
+        self.completion_tokens += result.usage.completion_tokens
+        self.forced_tokens += result.usage.forced_tokens
+
+    def add_burst(self, stats: BurstStats) -> None:
+        self.bursts += 1
+        self.rest_s += stats.seconds["rest"]
+        self.near_ties += stats.near_ties
+
+
+def lines(summary: Summary, where: str) -> list[str]:
+    """The summary as a person reads it.  `where`: the results' place."""
+    counts = ", ".join(f"{count} {status}" for status, count in summary.statuses.most_common()) or "nothing to do"
+    skipped = f"; {summary.earlier.total()} done before" if summary.earlier else ""
+    said = [f"{counts}{skipped} -> {where}"]
+    if summary.statuses.total() and summary.completion_tokens:
+        minutes = max(summary.wall_s, 1e-9) / 60
+        said.append(
+            f"{summary.wall_s:.1f} s in {summary.bursts} {_plural('burst', summary.bursts)}: "
+            f"{summary.statuses[Status.OK] / minutes:.0f} validated results/min, "
+            f"{summary.completion_tokens / (60 * minutes):.0f} tokens/s, "
+            f"{summary.cached_tokens} of {summary.prompt_tokens} prompt tokens from shared prefixes, "
+            f"{summary.forced_tokens} of {summary.completion_tokens} answer tokens forced"
+        )
+    said += [f"{count} x {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
+    not_ok = summary.earlier.total() - summary.earlier[Status.OK]
+    if not_ok:
+        said.append(f"{not_ok} of those done before are not ok")
+    if summary.blank_lines:
+        said.append(f"{summary.blank_lines} blank {_plural('line', summary.blank_lines)} skipped")
+    return said
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"
