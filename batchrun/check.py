@@ -5,14 +5,14 @@ says what would be rejected and why.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from batchrun import capacity
 from batchrun.assembly import Parts, job_reader, slot_plan, too_long
 from batchrun.core import Job, Rejection, Request
-from batchrun.errors import JobError
+from batchrun.errors import InputError, JobError
 from batchrun.jobs import rejection
 from batchrun.journal import finished_keys
 from batchrun.prefix import Share, plan
@@ -73,7 +73,11 @@ def check(parts: Parts, path: Path | None, source: Source, output: Path | None) 
     for request, data in found:
         if request.need_tokens > load.context:
             problem = too_long(request, load.context, parts.model.card.context_train)
-            report.rejected.append(rejection(data, request.job.index, request.job.id, problem, None))
+            refused = rejection(data, request.job.index, request.job.id, problem, None)
+            if done[refused.id, refused.digest]:
+                report.done += 1
+            else:
+                report.rejected.append(refused)
         else:
             fitting.append(request)
     _count(report, fitting, share=parts.settings.prefix)
@@ -81,9 +85,16 @@ def check(parts: Parts, path: Path | None, source: Source, output: Path | None) 
     return report
 
 
+def exit_status(report: Report) -> int:
+    """0: all lines would run; 3: some would be rejected; 4: none can run."""
+    if len(report.rejected) == report.jobs:
+        return InputError.exit_code
+    return 3 if report.rejected else 0
+
+
 def as_json(report: Report) -> dict[str, Any]:
     """The report for a machine."""
-    record = asdict(report)
+    record = {name: getattr(report, name) for name in Report.__dataclass_fields__}
     record["rejected"] = [
         {"line": item.index, "id": item.id, "code": item.problem.code, "message": item.problem.message}
         for item in report.rejected
@@ -94,7 +105,10 @@ def as_json(report: Report) -> dict[str, Any]:
 def lines(report: Report) -> list[str]:
     """The report for a person."""
     said = [f"{report.jobs} jobs: {report.runnable} would run, {report.done} are done, {len(report.rejected)} rejected"]
-    said += [f"  line {item.index} ({item.id}): {item.problem.message}" for item in report.rejected[:REJECTIONS_SHOWN]]
+    said += [
+        f"  line {item.index} ({_printable(item.id)}): {_printable(item.problem.message)}"
+        for item in report.rejected[:REJECTIONS_SHOWN]
+    ]
     if len(report.rejected) > REJECTIONS_SHOWN:
         said.append(f"  ... and {len(report.rejected) - REJECTIONS_SHOWN} more (--json lists all)")
     if report.runnable:
@@ -102,7 +116,7 @@ def lines(report: Report) -> list[str]:
         share = 100 * saved / report.prompt_tokens
         said.append(f"prompts: {report.prompt_tokens} tokens, {saved} ({share:.0f} %) shared and computed once")
         said.append(f"answers: at most {report.max_tokens} tokens")
-        said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {report.longest_id})")
+        said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {_printable(report.longest_id)})")
         kinds = ", ".join(f"{name} x {count}" for name, count in report.schemas.most_common(10))
         said.append(f"schemas: {kinds}")
     said.append(f"plan: {report.model}: {report.plan}")
@@ -144,6 +158,11 @@ def computed_tokens(requests: list[Request]) -> int:
             total += len(node.prefix.tokens) - (node.prefix.share.tokens if node.prefix.share else 0)
             node = node.prefix.share
     return total
+
+
+def _printable(text: str) -> str:
+    """Text from a job line as a terminal may show it: on one line, and without control of the terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _warnings(parts: Parts) -> list[str]:

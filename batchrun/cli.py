@@ -2,21 +2,15 @@
 
 import json
 import os
-import shlex
-import stat
 import sys
-import time
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from batchrun import __version__
-from batchrun.errors import BatchrunError, InputError
-
-EXIT_NOT_ALL_OK = 3
-EXIT_PIPE_CLOSED = 141
-STREAM = "-"
+from batchrun.errors import BatchrunError
 
 app = typer.Typer(
     name="batchrun",
@@ -113,7 +107,11 @@ def run(
     2 usage, 4 input refused, 5 no model or engine, 6 output not written, 130 or 143 stopped by a signal.
     """
     flags = _flags(locals())
-    raise typer.Exit(_run(jobs, output, stats, fresh, force, config, flags))
+    from batchrun import session
+    from batchrun.config import resolve
+
+    settings = resolve(flags, os.environ, config)
+    raise typer.Exit(session.run(settings, session.Files(jobs, output, stats), fresh=fresh, force=force))
 
 
 @app.command(epilog="Example:  batchrun check jobs/contacts.jsonl")
@@ -145,126 +143,55 @@ def check(
     """
     flags = _flags(locals())
     from batchrun import check as checking
-    from batchrun.assembly import open_parts
+    from batchrun import session
     from batchrun.config import resolve
 
-    path = _input_path(jobs)
-    parts = open_parts(resolve(flags, os.environ, config))
-    results = _output_path(output, path)
-    report = checking.check(parts, path, _source(jobs, path, None), results)
-    if not report.jobs:
-        raise InputError(f"{jobs} holds no jobs; expected one JSON object a line")
+    report = session.check(resolve(flags, os.environ, config), session.Files(jobs, output, None))
     if as_json:
         typer.echo(json.dumps(checking.as_json(report), ensure_ascii=False, indent=2))
     else:
         typer.echo("\n".join(checking.lines(report)))
-    nothing = len(report.rejected) == report.jobs
-    raise typer.Exit(InputError.exit_code if nothing else EXIT_NOT_ALL_OK if report.rejected else 0)
+    raise typer.Exit(checking.exit_status(report))
+
+
+@app.command(epilog="Example:  batchrun bench research --repeat 3")
+def bench(
+    workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, or plain.")],
+    jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.")] = None,
+    repeat: Annotated[int, typer.Option(help="Runs of each mode; medians are shown.", min=1)] = 3,
+    model: Model = None,
+    engine: Engine = None,
+    parallel: Parallel = None,
+    prefix: Prefix = None,
+    batch_tokens: BatchTokens = None,
+    threads: Threads = None,
+    seed: Seed = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time a generated workload and print medians: wall, tokens, validated results a minute, shares of the time."""
+    flags = _flags(locals())
+    from batchrun.bench import board
+    from batchrun.config import resolve
+
+    rows = board.measure(resolve(flags, os.environ, config), workload, jobs, repeat)
+    typer.echo(json.dumps(board.as_json(rows), indent=2) if as_json else board.table(rows))
 
 
 def main() -> None:
     """The command's entry: an error becomes one line and its exit status."""
+    warnings.simplefilter("ignore")  # what a library thinks of a user's regular expression is not the user's affair
     try:
         app()
     except BatchrunError as error:
-        print(f"batchrun: {error}", file=sys.stderr)
+        if str(error):
+            print(f"batchrun: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader of our output left: `batchrun run - | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_PIPE_CLOSED)
-
-
-def _run(
-    jobs: str,
-    output: str | None,
-    stats: Path | None,
-    fresh: bool,
-    force: bool,
-    config: Path | None,
-    flags: dict[str, Any],
-) -> int:
-    """One run from its arguments to its exit status."""
-    from batchrun import summary as summaries
-    from batchrun.assembly import job_reader, open_parts, preview
-    from batchrun.config import resolve
-    from batchrun.journal import Journal, StreamSink
-    from batchrun.progress import Progress, say
-    from batchrun.runner import Ends, Runner
-    from batchrun.signals import StopSignals
-    from batchrun.stats_file import NoStatsFile, StatsFile
-
-    settings = resolve(flags, os.environ, config)
-    path = _input_path(jobs)
-    results = _output_path(output, path)
-    with StopSignals(say) as stop:
-        sink = Journal(results, fresh=fresh, force=force) if results else StreamSink()
-        try:
-            if isinstance(sink, Journal) and sink.torn_bytes:
-                say(f"{results}: a torn last line of {sink.torn_bytes} bytes was cut off; its job runs again")
-            parts = open_parts(settings)
-            seen = preview(path, parts)
-            stats_path = stats or (results and results.with_name(results.name.removesuffix(".jsonl") + ".stats.jsonl"))
-            stats_file = StatsFile(stats_path, fresh=fresh) if stats_path else NoStatsFile()
-            progress = Progress(seen.lines, time.monotonic)
-            source = _source(jobs, path, seen.lines)
-            ends = Ends(source, sink, stats_file, stop, progress, time.monotonic)
-            try:
-                summary = Runner(parts, job_reader(settings, path), ends, seen.longest_tokens).run()
-            finally:
-                progress.close()
-                stats_file.close()
-                parts.model.close()
-        finally:
-            sink.close()
-        for text in summaries.lines(summary, str(results or "standard output")):
-            say(text)
-        if isinstance(sink, Journal) and sink.replaced:
-            say(f"{sink.replaced} older results of the same ids were moved to {sink.replaced_path}")
-        if summary.interrupted and stop.number:
-            say(
-                f"stopped early; resume with: {_resume_command()}"
-                if results
-                else "stopped early; -o FILE makes runs resumable"
-            )
-            return 128 + stop.number
-    return 0 if summary.all_ok else EXIT_NOT_ALL_OK
 
 
 def _flags(arguments: dict[str, Any]) -> dict[str, Any]:
     """The settings among a command's arguments."""
-    others = ("jobs", "output", "stats", "fresh", "force", "config", "as_json")
-    return {name: value or None if name == "stop" else value for name, value in arguments.items() if name not in others}
+    from batchrun.config import Settings
 
-
-def _input_path(jobs: str) -> Path | None:
-    """The job file, or None where it can be read only once: standard input, a pipe."""
-    if jobs == STREAM:
-        return None
-    path = Path(jobs)
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise InputError(f"{jobs}: {error.strerror}; expected a file of job lines, or - for standard input") from error
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{jobs} is a folder; expected a file of job lines")
-    return path if stat.S_ISREG(mode) else None
-
-
-def _output_path(output: str | None, path: Path | None) -> Path | None:
-    """The results file, or None for standard output."""
-    if output:
-        return None if output == STREAM else Path(output)
-    return path.with_name(path.name.removesuffix(".jsonl") + ".results.jsonl") if path else None
-
-
-def _source(jobs: str, path: Path | None, total: int | None) -> Any:
-    from batchrun.source import FileSource, StreamSource
-
-    if path:
-        return FileSource(path, total)
-    return StreamSource(sys.stdin.buffer if jobs == STREAM else Path(jobs).open("rb"))
-
-
-def _resume_command() -> str:
-    """This very command, less what would start it over."""
-    return shlex.join(["batchrun", *(word for word in sys.argv[1:] if word not in ("--fresh", "--force"))])
+    given = {name: value for name, value in arguments.items() if name in Settings.__dataclass_fields__}
+    return given | {"stop": given.get("stop") or None}

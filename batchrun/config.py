@@ -78,17 +78,17 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
 def _found_file(environment: Mapping[str, str]) -> Path | None:
     named = environment.get("BATCHRUN_CONFIG")
     if named:
-        return Path(named).expanduser()
+        return Path(named)
     places = (Path(FILE_NAME), platformdirs.user_config_path("batchrun") / FILE_NAME)
     return next((path for path in places if path.is_file()), None)
 
 
 def _from_file(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        table = tomllib.loads(path.expanduser().read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # RuntimeError: nested without end, or the home of nobody
         raise UsageError(f"{path} is not TOML: {error}") from error
     values = {}
     for key, value in table.items():
@@ -109,17 +109,20 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _parsed(name: str, text: str) -> Any:
-    """The value that a variable's text stands for; text that stands for none is left for the check to refuse."""
+    """The value that a variable's text stands for; text that stands for none is left for the check to refuse.
+
+    A list of stop strings is written as JSON; `[END]`, which is none, is one stop string.
+    """
     kind = _kind(name)
     if kind is str:
         return text
-    if kind is tuple:
-        return json.loads(text) if text.startswith("[") else [text]
     if kind is bool:
         return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
     try:
+        if kind is tuple:
+            return json.loads(text) if text.startswith("[") else [text]
         return kind(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -127,18 +130,22 @@ def _checked(name: str, value: Any, where: str) -> Any:
     """A value of the setting's kind and within its bounds."""
     kind = _kind(name)
     rule = next(f for f in fields(Settings) if f.name == name).metadata
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
     if kind is tuple:
         value = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else value
         good = isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)
     else:
-        good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        good = isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
+    good = good and all(_is_unicode(text) for text in (value if kind is tuple else [value]) if isinstance(text, str))
     least, most = rule["least"], rule["most"]
-    if not good or (least is not None and value < least) or (most is not None and value > most):
-        bounds = f" from {least:g} to {most:g}" if least is not None and most is not None else ""
+    if not good or (least is not None and not least <= value <= most):
+        bounds = f" from {least} to {most}" if least is not None else ""
         raise UsageError(f"{where} is {value!r}; expected {_words(kind)}{bounds} ({rule['words']})")
-    return value
+    return float(value) if kind is float else value
+
+
+def _is_unicode(text: str) -> bool:
+    """Not so where the bytes of an argument or a variable were no UTF-8."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _check_known(name: str, where: str) -> None:

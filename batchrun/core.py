@@ -258,14 +258,18 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the engine made of a request: the text, not yet judged."""
+    """What the engine made of a request: the text, not yet judged.
+
+    `near_ties`: places in `tokens` whose draw was nearly a tie, with the margin in logits.
+    """
 
     request: Request
     text: str
     finish_reason: FinishReason
     usage: Usage
     timing: Timing
-    near_ties: int = 0
+    tokens: tuple[int, ...] = ()
+    near_ties: tuple[tuple[int, float], ...] = ()
     error: str | None = None
 
 

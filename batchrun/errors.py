@@ -6,6 +6,7 @@
     ├── ModelError      5   the model or its engine could not start
     │   └── BackendError    the engine failed while it ran
     ├── OutputError     6   a result could not be written
+    ├── OutputClosed  141   whoever read standard output has left; nothing needs to be said
     └── JobError        -   one job cannot run: it becomes a `rejected` result, the run goes on
 
 A failure of one job is data; only a failure of the run is an exception that leaves the run.
@@ -46,6 +47,12 @@ class OutputError(BatchrunError):
     """A result could not be written; whole lines written before it are kept."""
 
     exit_code = 6
+
+
+class OutputClosed(BatchrunError):
+    """The reader of standard output left, as `| head` does.  The status is the one of a process that SIGPIPE ended."""
+
+    exit_code = 141
 
 
 class JobError(BatchrunError):

@@ -92,7 +92,7 @@ class Row:
     def accept(self, token: int) -> Accepted:
         """Takes a drawn token.  The tokens it forces are already taken when they are given back."""
         matcher = self.matcher
-        if not matcher.consume_token(token):
+        if not matcher.consume_token(token) or matcher.is_error():  # a matcher in error takes an end without complaint
             return Accepted(error=f"token {token} is not in the grammar: {first_line(matcher.get_error())}")
         if matcher.is_stopped():
             return Accepted(ended=True)

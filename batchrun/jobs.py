@@ -7,6 +7,8 @@ neighbours.  Token lengths are checked later, by `prompts.py`.
 import difflib
 import hashlib
 import json
+import stat
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any, NoReturn
 
 from batchrun.core import Defaults, Job, Message, Problem, Rejection, Sampling
 from batchrun.errors import JobError
-from batchrun.schemas import SchemaFolders
+from batchrun.schemas import MOST_NESTED, SchemaFolders, is_too_deep
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -95,7 +97,7 @@ class JobReader:
         job_id = given.get("id", str(number))
         first = self._lines_by_id.setdefault(job_id, number)
         if first != number:
-            _refuse("duplicate_id", f"id {job_id!r} stands on line {first} already; expected an id of its own")
+            _refuse("duplicate_id", f"id {_named(job_id)} stands on line {first} already; expected an id of its own")
         defaults = self._defaults
         schema = given.get("schema", defaults.schema)
         stop = given.get("stop", () if schema is not None else defaults.stop)
@@ -136,12 +138,15 @@ class JobReader:
             return None if document is None else str(document)
         name: str = given["document_file"]
         try:
-            return Path(self._base, name).read_bytes().decode("utf-8-sig")
+            path = Path(self._base, name)
+            if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe could be read for ever
+                _refuse("document_unreadable", f"document_file {_named(name)} is not a regular file")
+            return path.read_bytes().decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            _refuse("document_unreadable", f"document_file {name!r} is not UTF-8 at byte {error.start}")
+            _refuse("document_unreadable", f"document_file {_named(name)} is not UTF-8 at byte {error.start}")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            _refuse("document_unreadable", f"document_file {name!r}: {reason}")
+            _refuse("document_unreadable", f"document_file {_named(name)}: {reason}")
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
@@ -155,13 +160,15 @@ def parse_object(line: bytes) -> dict[str, Any]:
         record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
         if not isinstance(record, dict):
             _refuse("bad_json", f"expected a JSON object, found {type(record).__name__}", 1)
+        if is_too_deep(record):
+            _refuse("bad_json", f"nested more than {MOST_NESTED} levels deep")
         json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
     except json.JSONDecodeError as error:
         _refuse("bad_json", f"{error.msg}; expected one JSON object on the line", error.colno)
     except UnicodeEncodeError:
         _refuse("bad_encoding", r"a string holds half a surrogate pair (\ud800 to \udfff); expected whole characters")
     except RecursionError:
-        _refuse("bad_json", "nested too deeply")
+        _refuse("bad_json", f"nested more than {MOST_NESTED} levels deep")
     except ValueError as error:
         _refuse("bad_json", str(error))
     return record
@@ -177,9 +184,8 @@ def rejection(line: bytes, number: int, job_id: str, problem: Problem, meta: Any
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key {twice!r} stands twice in one object")
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"key {_named(twice)} stands twice in one object")
     return record
 
 
@@ -192,7 +198,7 @@ def _check_field(key: str, value: Any) -> None:
     if rule is None:
         near = difflib.get_close_matches(key, FIELDS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(FIELDS)}"
-        _refuse("unknown_key", f"unknown key {key!r}; {hint} (extra data goes into 'meta')")
+        _refuse("unknown_key", f"unknown key {_named(key)}; {hint} (extra data goes into 'meta')")
     if not rule.holds(value):
         _refuse("bad_value", f"{key} is {_shown(value)}; expected {rule.expected}")
 
@@ -216,6 +222,10 @@ def _turns(messages: list[Any]) -> tuple[Message, ...]:
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _named(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def _refuse(code: str, message: str, column: int | None = None) -> NoReturn:

@@ -25,11 +25,15 @@ def locate(name: str) -> Path:
         return _embedded()
     if name.startswith("hf:"):
         return _from_hub(name)
-    path = Path(name).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(name).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:  # a name too long for a path, or the home of nobody
+        raise ModelError(f"model {name[:200]} is no path: {error}") from error
+    if is_folder:
         found = ", ".join(sorted(file.name for file in path.glob("*.gguf"))[:5]) or "no .gguf file"
         raise ModelError(f"model {name} is a folder; expected a .gguf file (it holds {found})")
-    if not path.is_file():
+    if not is_file:
         known = "a path to a .gguf file, 'smollm2', or 'hf:owner/repository/file.gguf'"
         raise ModelError(f"model {name} not found; expected {known}")
     return path
@@ -41,13 +45,16 @@ def identity(path: Path) -> str:
     A whole hash of a 40 GB file would cost half a minute at every start; two files that differ in weights differ all
     over, so samples find it.
     """
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        digest.update(file.read(HEAD_BYTES))
-        for place in range(SAMPLES):
-            file.seek(size * place // SAMPLES)
-            digest.update(file.read(SAMPLE_BYTES))
+    try:
+        size = path.stat().st_size
+        digest = hashlib.sha256(str(size).encode())
+        with path.open("rb") as file:
+            digest.update(file.read(HEAD_BYTES))
+            for place in range(SAMPLES):
+                file.seek(size * place // SAMPLES)
+                digest.update(file.read(SAMPLE_BYTES))
+    except OSError as error:
+        raise ModelError(f"model {path} could not be read: {error.strerror}") from error
     return digest.hexdigest()
 
 
@@ -74,10 +81,10 @@ def _from_hub(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     repository, file = f"{parts[0]}/{parts[1]}", parts[2]
-    cached = try_to_load_from_cache(repository, file)
-    if isinstance(cached, str):
-        return Path(cached)
     try:
+        cached = try_to_load_from_cache(repository, file)
+        if isinstance(cached, str):
+            return Path(cached)
         return Path(hf_hub_download(repository, file))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]

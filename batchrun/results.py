@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from batchrun.core import Completion, FinishReason, Problem, Rejection, Result, Status, Usage
-from batchrun.schemas import validate
+from batchrun.schemas import MOST_NESTED, is_too_deep, validate
 
 
 def judge(completion: Completion, model: str, burst: int) -> Result:
@@ -73,6 +73,8 @@ def _verdict(completion: Completion) -> tuple[Status, Any, list[Problem]]:
         return Status.OK, text, []
     try:
         output = json.loads(text)
+        if is_too_deep(output):
+            raise ValueError(f"nested more than {MOST_NESTED} levels deep")
         json.dumps(output, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:  # no JSON, half a surrogate pair, or a number beyond all floats
         return Status.INVALID, text, [Problem("not_json", f"the answer is not usable JSON: {_reason(error)}")]

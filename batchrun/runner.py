@@ -95,8 +95,8 @@ class Runner:
         try:
             while not self._ends.stop.stopped and not self._finished:
                 self._turn()
-            self.summary.interrupted = not self._finished
             self._wind_down()
+            self.summary.interrupted = not self._finished
         except Interrupted:
             self.summary.interrupted = True
         finally:
@@ -136,15 +136,18 @@ class Runner:
             return
         taken: list[Request] = []
         while request := self._held or self._next_request(wait=self._idle and not taken and not self._burst):
-            if not self._burst:
-                self._burst = self._loaded_worker().begin(self._next_burst, self._governor.allowance())
-                self._next_burst += 1
-            self._held = None if self._burst.take(request) else request
+            self._held = None if self._open_burst(self._loaded_worker()).take(request) else request
             if self._held:
                 break
             taken.append(request)
         if taken:
             self._loaded_worker().submit(taken)
+
+    def _open_burst(self, worker: Worker) -> Burst:
+        if not self._burst:
+            self._burst = worker.begin(self._next_burst, self._governor.allowance())
+            self._next_burst += 1
+        return self._burst
 
     def _next_request(self, *, wait: bool) -> Request | None:
         """The next line that is to run; lines that are done or cannot run are dealt with on the way."""
@@ -240,9 +243,11 @@ class Runner:
 
     def _wind_down(self) -> None:
         """After a signal: what waits stays undone, what runs may finish within the grace time."""
-        worker, burst = self._worker, self._burst
-        if worker and burst:
-            worker.drop_waiting()
+        worker = self._worker
+        if worker and not worker.idle:
+            burst = self._open_burst(worker)
+            dropped = worker.drop_waiting()
+            self._held = dropped[0] if dropped else self._held
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
                 self._step(worker)

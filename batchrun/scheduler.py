@@ -147,8 +147,11 @@ class Scheduler:
     def _admit(self, entry: Planned, copies: list[Copy], frees: list[int]) -> bool:
         """Gives a request its slot, or says False: it waits for its prefix, or for room."""
         request, share = entry
-        while share and not self._resident(share.prefix, copies, frees):
-            if self._prefix_pending(share.prefix) or self._slot_frees_next_step():
+        while share:
+            both_fit = len(share.prefix.tokens) + request.need_tokens <= self.limits.cells
+            if both_fit and self._resident(share.prefix, copies, frees):
+                break
+            if both_fit and (self._prefix_pending(share.prefix) or self._slot_frees_next_step()):
                 return False
             share = self._fall_back(share)
             self._queue[0] = Planned(request, share)
@@ -163,20 +166,26 @@ class Scheduler:
         return True
 
     def _resident(self, prefix: Prefix, copies: list[Copy], frees: list[int]) -> bool:
-        """Whether a prefix lies complete in a slot.  If it is nowhere yet and a slot is free, starts it."""
-        sequence = self._prefixes.get(prefix)
-        if sequence is None:
-            if prefix.share and not self._resident(prefix.share.prefix, copies, frees):
-                return False
-            if not self._free_prefix_slot(prefix, frees) or not self._make_room(
-                len(prefix.tokens), prefix.share, frees
-            ):
-                return False
+        """Whether a prefix lies complete in a slot.  If not, starts it, or the first missing one of its beginnings."""
+        missing, above = None, prefix
+        while above not in self._prefixes:
+            missing = above
+            if not above.share:
+                break
+            above = above.share.prefix
+        sequence = self._prefixes.get(above)
+        if sequence and sequence.fed < len(sequence.tokens):
+            return False
+        if missing:
+            self._start_prefix(missing, copies, frees)
+        return missing is None
+
+    def _start_prefix(self, prefix: Prefix, copies: list[Copy], frees: list[int]) -> None:
+        """Gives a prefix a slot, if there is one and room for it."""
+        if self._free_prefix_slot(prefix, frees) and self._make_room(len(prefix.tokens), prefix.share, frees):
             slot = heapq.heappop(self._prefix_slots)
-            sequence = Sequence(slot, list(prefix.tokens), len(prefix.tokens), prefix=prefix)
-            self._prefixes[prefix] = sequence
-            self._start(sequence, prefix.share, len(prefix.tokens), copies)
-        return sequence.fed == len(sequence.tokens)
+            self._prefixes[prefix] = Sequence(slot, list(prefix.tokens), len(prefix.tokens), prefix=prefix)
+            self._start(self._prefixes[prefix], prefix.share, len(prefix.tokens), copies)
 
     def _prefix_pending(self, prefix: Prefix | None) -> bool:
         """Whether a prefix, or one that it begins with, is being computed: its readers are right to wait."""
@@ -211,14 +220,13 @@ class Scheduler:
         return True
 
     def _evict_one(self, keep: Share | None, frees: list[int], needed_too: bool = False) -> bool:
-        """Frees the slot of one complete prefix that is neither `keep`'s nor copied in this very step.
+        """Frees the slot of one unread prefix that is neither `keep`'s nor copied in this very step.
 
-        `needed_too`: even one that has readers, for when nothing runs and nothing else could ever make room.
+        `needed_too`: even one that has readers, for when nothing runs and nothing else could make room.
         """
         for prefix, sequence in self._prefixes.items():
-            untouched = sequence.copied_in_step < self._step and sequence.fed == len(sequence.tokens)
-            wanted = self._readers[prefix] > 0 and not needed_too
-            if untouched and not wanted and not (keep and keep.prefix is prefix):
+            untouched = sequence.copied_in_step < self._step and not (keep and keep.prefix is prefix)
+            if untouched and (needed_too or not self._readers[prefix]):
                 self._release(sequence)
                 frees.append(sequence.slot)
                 heapq.heappush(self._prefix_slots, sequence.slot)
@@ -237,18 +245,21 @@ class Scheduler:
 
     def _add_reader(self, share: Share | None) -> None:
         """One more copy to come.  A prefix that is not computed yet will itself read the one that it begins with."""
-        if share:
+        while share:
             self._readers[share.prefix] += 1
-            if self._readers[share.prefix] == 1 and share.prefix not in self._prefixes:
-                self._add_reader(share.prefix.share)
+            if self._readers[share.prefix] > 1 or share.prefix in self._prefixes:
+                return
+            share = share.prefix.share
 
     def _drop_reader(self, share: Share | None) -> None:
-        if share and self._readers[share.prefix] > 0:
+        while share and self._readers[share.prefix]:
             self._readers[share.prefix] -= 1
-            if self._readers[share.prefix] == 0:
-                del self._readers[share.prefix]
-                if share.prefix not in self._prefixes:
-                    self._drop_reader(share.prefix.share)
+            if self._readers[share.prefix]:
+                return
+            del self._readers[share.prefix]
+            if share.prefix in self._prefixes:
+                return
+            share = share.prefix.share
 
     def _end(self, sequence: Sequence) -> None:
         self._release(sequence)
@@ -259,6 +270,8 @@ class Scheduler:
         if sequence.prefix:
             del self._prefixes[sequence.prefix]
             self._reserved_tokens -= len(sequence.prefix.tokens)
+            if self._readers[sequence.prefix]:  # it will be computed again
+                self._add_reader(sequence.prefix.share)
         elif sequence.request:
             self._reserved_tokens -= sequence.request.need_tokens
 

@@ -7,10 +7,12 @@ meta-schemas; nothing is ever fetched.
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import jsonschema
 from jsonschema.protocols import Validator
@@ -23,6 +25,11 @@ from batchrun.errors import JobError
 
 VALIDATORS_KEPT = 256
 PROBLEMS_SHOWN = 8
+MOST_NESTED = 100
+"""Levels of a JSON value.  Deeper ones are refused where they come in: nothing later then meets a recursion limit."""
+
+CHECKER_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What checks inside jsonschema let out: for `a{99999999999999999999}` as a pattern, for a number beyond all floats."""
 
 
 class SchemaFolders:
@@ -36,7 +43,7 @@ class SchemaFolders:
     def load(self, value: Any) -> Schema:
         """The schema that a job names or holds.  Raises JobError: unknown, unreadable, or no valid schema."""
         if not isinstance(value, str):
-            return checked("inline", _compact(value))
+            return checked("inline", _compact("inline", value))
         if value not in self._by_name:
             self._by_name[value] = self._read(value)
         return self._by_name[value]
@@ -45,7 +52,7 @@ class SchemaFolders:
         path = self._find(name)
         try:
             text = path.read_text(encoding="utf-8-sig")
-            return checked(name, _compact(json.loads(text)))
+            return checked(name, _compact(name, json.loads(text)))
         except OSError as error:
             raise JobError(Problem("schema_unreadable", f"schema {name!r}: {error.strerror}")) from error
         except (ValueError, RecursionError) as error:
@@ -55,12 +62,15 @@ class SchemaFolders:
         is_path = "/" in name or name.endswith(".json")
         places = [base / name for base in self._bases] if is_path else [f / f"{name}.json" for f in self._folders]
         for path in places:
-            if path.is_file():
-                return path
+            try:
+                if path.is_file():
+                    return path
+            except OSError as error:
+                raise JobError(Problem("schema_unreadable", f"schema {_named(name)}: {error.strerror}")) from error
         known = sorted({file.stem for folder in self._folders if folder.is_dir() for file in folder.glob("*.json")})
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known[:10]) or 'none'}"
-        raise JobError(Problem("schema_unknown", f"schema {name!r} not found{'' if is_path else hint}"))
+        raise JobError(Problem("schema_unknown", f"schema {_named(name)} not found{'' if is_path else hint}"))
 
 
 def validate(schema: Schema, value: Any) -> list[Problem]:
@@ -73,7 +83,9 @@ def validate(schema: Schema, value: Any) -> list[Problem]:
     except Unresolvable as error:
         return [Problem("schema", f"the schema refers to {error.ref!r}, which is not in it")]
     except RecursionError:
-        return [Problem("schema", "the schema refers to itself without end")]
+        return [Problem("schema", "the schema refers to itself without end, or too often for an answer this deep")]
+    except CHECKER_FAILURES as error:
+        return [Problem("schema", f"the answer could not be checked: {_short(str(error))}")]
 
 
 @lru_cache(maxsize=VALIDATORS_KEPT)
@@ -90,6 +102,9 @@ def checked(name: str, text: str) -> Schema:
         raise JobError(Problem("schema_invalid", message, path=place)) from error
     except RecursionError as error:
         raise JobError(Problem("schema_invalid", f"schema {name!r} is nested too deeply")) from error
+    except CHECKER_FAILURES as error:
+        message = f"schema {name!r} is not a valid JSON Schema: {_short(str(error))}"
+        raise JobError(Problem("schema_invalid", message)) from error
     return Schema(name, text, content)
 
 
@@ -98,23 +113,66 @@ def pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
+def is_too_deep(value: Any) -> bool:
+    """Whether a JSON value has more than `MOST_NESTED` levels of lists and objects."""
+    level = [value]
+    for _ in range(MOST_NESTED + 1):
+        inner = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        if not inner:
+            return False
+        level = [part for parts in inner for part in parts]
+    return True
+
+
 @lru_cache(maxsize=VALIDATORS_KEPT)
 def _validator(schema: Schema) -> Validator:
     cls = _class(schema.content)
     # a registry of our own: the default one would fetch references from the network
-    return cls(schema.content, registry=REGISTRY, format_checker=cls.FORMAT_CHECKER)
+    return cls(schema.content, registry=REGISTRY, format_checker=_formats(cls))
+
+
+def _formats(cls: type[Validator]) -> jsonschema.FormatChecker:
+    """The formats of a draft.  IRIs are checked as the URIs they map to, which needs no grammar compiled at start."""
+    known = cls.FORMAT_CHECKER
+    formats = jsonschema.FormatChecker(())
+    formats.checkers = dict(known.checkers)
+    for iri, uri in (("iri", "uri"), ("iri-reference", "uri-reference")):
+        formats.checks(iri)(lambda text, uri=uri: not isinstance(text, str) or known.conforms(_as_uri(text), uri))
+    return formats
+
+
+def _as_uri(iri: str) -> str:
+    """RFC 3987, section 3.1: what is beyond ASCII is written as escaped bytes."""
+    return re.sub("[^\0-\x9f\ufdd0-\ufdef\ufff0-\uffff]+", lambda found: quote(found[0]), iri)
 
 
 def _class(content: Any) -> type[Validator]:
+    """The draft that `$schema` names.  One that is no text is left for that draft's own check to refuse."""
+    if isinstance(content, dict) and not isinstance(content.get("$schema", ""), str):
+        return jsonschema.Draft202012Validator
     return validator_for(content, default=jsonschema.Draft202012Validator)
 
 
-def _compact(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _compact(name: str, value: Any) -> str:
+    """A schema as text that every later step can hold: no NaN, no half of a surrogate pair, no endless nesting."""
+    if is_too_deep(value):
+        raise JobError(Problem("schema_invalid", f"schema {name!r} is nested more than {MOST_NESTED} levels deep"))
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise JobError(Problem("schema_invalid", f"schema {name!r} holds half a surrogate pair")) from error
+    except ValueError as error:
+        raise JobError(Problem("schema_invalid", f"schema {name!r} is not JSON: {error}")) from error
+    return text
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:200]} ... {text[-80:]}"
+
+
+def _named(name: str) -> str:
+    return repr(name if len(name) <= 80 else name[:77] + "...")
 
 
 def _kind(value: Any) -> str:

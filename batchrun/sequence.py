@@ -30,11 +30,11 @@ class Sequence:
     copied_in_step: int = -1  # of a prefix: the last step that copied it
     # the engine's part
     constraint: Constraint | None = None
-    near_ties: int = 0
+    near_ties: list[tuple[int, float]] = field(default_factory=list)
     error: str | None = None
     admitted_s: float = 0.0
     first_token_s: float | None = None
-    last_token_s: float = field(default=0.0)
+    last_token_s: float = 0.0
 
     @property
     def decoding(self) -> bool:

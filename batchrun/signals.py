@@ -5,12 +5,14 @@ inside a model library.  Results are written line by line, so an end without cer
 which the next start cuts off.
 """
 
+import contextlib
 import os
 import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
+TALK_S = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -54,10 +56,21 @@ class StopSignals:
             if received[0] not in SIGNALS:
                 continue
             if self.stopped:
-                self._say("stopped at once; results written so far are kept")
+                self._tell("stopped at once; results written so far are kept")
                 os._exit(128 + received[0])
             self.number = received[0]
-            self._stopped.set()
             name = signal.Signals(self.number).name
-            self._say(f"{name}: finishing the rows that run; again to stop at once")
+            self._tell(f"{name}: finishing the rows that run; again to stop at once")
+            self._stopped.set()
         os.close(self._reading)
+
+    def _tell(self, text: str) -> None:
+        """Says it, but waits for a moment only: a standard error that is closed or stuck must not cost a signal."""
+
+        def tell() -> None:
+            with contextlib.suppress(OSError, ValueError):
+                self._say(text)
+
+        thread = threading.Thread(target=tell, name="stop-talk", daemon=True)
+        thread.start()
+        thread.join(TALK_S)

@@ -5,6 +5,7 @@ blank lines are skipped and counted.  Nothing here knows what a line means.
 """
 
 import heapq
+import io
 import queue
 import re
 import threading
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
+
+from batchrun.errors import InputError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 READ_AHEAD_LINES = 1024
@@ -46,11 +49,17 @@ class FileSource:
         self.total = total
         self.blank = 0
         self.ended = False
-        self._file = path.open("rb")
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror}") from error
         self._lines = self._read()
 
     def next(self, wait_s: float) -> Line | None:
-        line = next(self._lines, None)
+        try:
+            line = next(self._lines, None)
+        except OSError as error:
+            raise _unreadable(error) from error
         if line is None:
             self.ended = True
             self._file.close()
@@ -67,11 +76,13 @@ class FileSource:
 class StreamSource:
     """The lines of a stream, read ahead by a thread so that a slow writer never stops the rows that run."""
 
-    total = None
+    total: int | None = None
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: IO[bytes] | Path) -> None:
+        """`stream`: open already, or a path such as that of a named pipe, whose opening may have to wait too."""
         self.blank = 0
         self.ended = False
+        self._error: OSError | None = None
         self._lines: queue.Queue[Line | None] = queue.Queue(READ_AHEAD_LINES)
         threading.Thread(target=self._read, args=(stream,), name="read-ahead", daemon=True).start()
 
@@ -83,15 +94,38 @@ class StreamSource:
         except queue.Empty:
             return None
         self.ended = line is None
+        if self.ended and self._error:
+            raise _unreadable(self._error)
         return line
 
-    def _read(self, stream: IO[bytes]) -> None:
-        for number, data in enumerate(stream, 1):
-            if stripped := strip(data, number):
-                self._lines.put(Line(number, stripped))
-            else:
-                self.blank += 1
-        self._lines.put(None)
+    def _read(self, stream: IO[bytes] | Path) -> None:
+        try:
+            for number, data in enumerate(_own_reader(stream), 1):
+                if stripped := strip(data, number):
+                    self._lines.put(Line(number, stripped))
+                else:
+                    self.blank += 1
+        except OSError as error:
+            self._error = error
+        finally:
+            self._lines.put(None)
+
+
+def _own_reader(stream: IO[bytes] | Path) -> Iterable[bytes]:
+    """The same descriptor through a buffer that only this thread knows.
+
+    The interpreter cannot end while a thread is blocked in the buffer of `sys.stdin`: it would abort.
+    """
+    if isinstance(stream, Path):
+        return stream.open("rb")
+    try:
+        return open(stream.fileno(), "rb", closefd=False)
+    except (AttributeError, io.UnsupportedOperation):
+        return stream
+
+
+def _unreadable(error: OSError) -> InputError:
+    return InputError(f"the input could not be read to its end: {error.strerror}; results so far are kept")
 
 
 def strip(data: bytes, number: int) -> bytes:

@@ -4,26 +4,30 @@ It is a record and not a journal: a run that resumes goes on with the next burst
 """
 
 import json
+import os
 from pathlib import Path
 from typing import IO
 
-from batchrun.errors import OutputError
+from batchrun.errors import InputError, OutputError
 from batchrun.stats import BurstStats, as_line
 
 
 class StatsFile:
-    """Appends stats lines; the file is made with the first.  Raises OutputError where it cannot be written."""
+    """Appends stats lines; the file is made with the first.
+
+    Raises InputError where the file holds something else, OutputError where it cannot be read or written.
+    """
 
     def __init__(self, path: Path, *, fresh: bool) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
-        self._size = 0
         self.next_burst = 1
         try:
-            if fresh:
-                path.unlink(missing_ok=True)
-            elif path.exists():
+            if path.exists():
                 self._read()
+                if fresh:
+                    path.unlink()
+                    self.next_burst = 1
         except OSError as error:
             raise OutputError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -32,7 +36,6 @@ class StatsFile:
         try:
             if self._file is None:
                 self._file = self._path.open("ab")
-                self._file.truncate(self._size)
             self._file.write(line)
             self._file.flush()
         except OSError as error:
@@ -43,15 +46,34 @@ class StatsFile:
             self._file.close()
 
     def _read(self) -> None:
+        if not self._path.is_file():
+            raise InputError(f"{self._path} is not a regular file; expected a stats file")
+        size = 0
         with self._path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
+            for number, line in enumerate(file, 1):
+                burst = _burst(line)
+                if burst is None and (line.endswith(b"\n") or not _may_be_torn(line)):
+                    raise InputError(f"{self._path} line {number} is not a line of stats; choose another --stats")
+                if burst is None or not line.endswith(b"\n"):
+                    os.truncate(self._path, size)
                     break
-                self._size += len(line)
-                try:
-                    self.next_burst = max(self.next_burst, int(json.loads(line)["burst"]) + 1)
-                except (ValueError, KeyError, TypeError):
-                    continue
+                size += len(line)
+                self.next_burst = max(self.next_burst, burst + 1)
+
+
+def _burst(line: bytes) -> int | None:
+    """The number of the burst that a line is about, or None where it is no line of stats."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_stats = isinstance(record, dict) and "started_at" in record and isinstance(record.get("burst"), int)
+    return record["burst"] if is_stats else None
+
+
+def _may_be_torn(line: bytes) -> bool:
+    """Whether a last line that is no line of stats could be the beginning of one."""
+    return line.startswith(b'{"burst":') or b'{"burst":'.startswith(line)
 
 
 class NoStatsFile:

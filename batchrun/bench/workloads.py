@@ -1,0 +1,116 @@
+"""Benchmark workloads as job lines, generated from a seed."""
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from batchrun.bench.texts import prose, sentence
+
+Record = dict[str, Any]
+
+FINDINGS = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "maxLength": 80},
+        "summary": {"type": "string", "maxLength": 240},
+        "people": {"type": "array", "items": {"type": "string", "maxLength": 30}, "maxItems": 4},
+        "risk": {"enum": ["low", "medium", "high"]},
+    },
+    "required": ["title", "summary", "people", "risk"],
+    "additionalProperties": False,
+}
+LABEL = {
+    "type": "object",
+    "properties": {"label": {"enum": ["repair", "delivery", "weather", "money", "people", "other"]}},
+    "required": ["label"],
+    "additionalProperties": False,
+}
+ANSWER = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "maxLength": 200}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+ROLES = ["key facts", "a plan", "risks", "the opposite view", "costs", "a timeline", "who is concerned", "a summary"]
+QUESTIONS = [
+    "Which machine had a fault?",
+    "Who wrote to whom, and when?",
+    "What did it cost?",
+    "What is still open?",
+]
+
+
+def research(random: Random, jobs: int) -> list[Record]:
+    """Distinct documents of about 1,000 tokens, one short shared system prompt, up to 128 tokens of JSON."""
+    system = "You read reports from a regional cooperative and extract what matters. Be brief and exact."
+    return [
+        {
+            "system": system,
+            "prompt": "Extract the findings of this report.",
+            "document": prose(random, 640),
+            "schema": FINDINGS,
+            "max_tokens": 128,
+        }
+        for _ in range(jobs)
+    ]
+
+
+def swarm(random: Random, jobs: int) -> list[Record]:
+    """One document and question of about 1,000 tokens as the shared prefix, then one of eight roles."""
+    document = prose(random, 640)
+    return [
+        {
+            "prompt": f"{document}\n\nWhat should the cooperative do next?\n\nAnswer with {ROLES[place % 8]}.",
+            "schema": ANSWER,
+            "max_tokens": 128,
+        }
+        for place in range(jobs)
+    ]
+
+
+def classify(random: Random, jobs: int) -> list[Record]:
+    """A shared instruction of about 800 tokens, short documents, one label each."""
+    instruction = "Sort the message into one label. Examples of what the labels cover:\n\n" + prose(random, 480)
+    return [
+        {
+            "prompt": instruction,
+            "document": " ".join(sentence(random) for _ in range(4)),
+            "schema": LABEL,
+            "max_tokens": 16,
+        }
+        for _ in range(jobs)
+    ]
+
+
+def pairs(random: Random, jobs: int) -> list[Record]:
+    """Every document with each of four questions, shuffled; the document leads."""
+    documents = [prose(random, 480) for _ in range(max(1, jobs // len(QUESTIONS)))]
+    records = [
+        {"prompt": f"{document}\n\n{question}", "schema": ANSWER, "max_tokens": 64}
+        for document in documents
+        for question in QUESTIONS
+    ]
+    random.shuffle(records)
+    return records[:jobs]
+
+
+def plain(random: Random, jobs: int) -> list[Record]:
+    """Short free-text jobs with nothing in common: what is left is batchrun's own cost."""
+    return [{"prompt": sentence(random), "max_tokens": 256} for _ in range(jobs)]
+
+
+WORKLOADS: Mapping[str, tuple[Callable[[Random, int], list[Record]], int]] = {
+    "research": (research, 16),
+    "swarm": (swarm, 8),
+    "classify": (classify, 64),
+    "pairs": (pairs, 48),
+    "plain": (plain, 2000),
+}
+"""Name, maker, and how many jobs it has unless told otherwise."""
+
+
+def build(name: str, seed: int, jobs: int | None) -> list[Record]:
+    """The job lines of a workload, with ids."""
+    make, usual = WORKLOADS[name]
+    records = make(Random(seed), jobs or usual)
+    return [{"id": f"{name}-{place:04d}", **record} for place, record in enumerate(records)]
