@@ -5,6 +5,7 @@ the backend's, grammar states stand in the sequences.  A failure of one row ends
 ends the rows that were in it, and the rest go on.
 """
 
+import codecs
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
@@ -100,11 +101,11 @@ class Engine:
         except BackendError as error:
             return self._fail(error)
         now_s = self._clock()
-        rows = self._scheduler.running
+        if step.feeds:
+            self._count(step, len(drawn), model_s)
         ended = self._scheduler.commit(step, [self._outcome(token, now_s) for token in drawn])
         completions = [self._completion(sequence) for sequence in ended]
         self._failures = 0
-        self._count(step, rows, len(drawn), model_s)
         self.meter.model_s += model_s
         self.meter.masks_s += masks_s
         self.meter.host_s += self._clock() - started_s - model_s - masks_s
@@ -136,13 +137,15 @@ class Engine:
             sequence.near_ties.append((sequence.completion_tokens, drawn.margin))
             self.meter.near_ties += 1
         token = drawn.token
-        if token in self._tokenizer.stop_tokens:
-            return Outcome(drawn.slot, (), FinishReason.STOP)
-        if sequence.constraint:
+        said = () if token in self._tokenizer.stop_tokens else (token,)
+        if sequence.constraint:  # it is asked about an end too: one that gave up allows nothing but an end
             accepted = sequence.constraint.accept(token)
             sequence.error = accepted.error
-            finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if accepted.ended else None
-            return Outcome(drawn.slot, (token, *accepted.forced), finish)
+            ends = accepted.ended or not said
+            finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if ends else None
+            return Outcome(drawn.slot, (*said, *accepted.forced), finish)
+        if not said:
+            return Outcome(drawn.slot, (), FinishReason.STOP)
         stop = sequence.request.job.stop if sequence.request else ()
         return Outcome(drawn.slot, (token,), FinishReason.STOP if stop and self._said(sequence, token, stop) else None)
 
@@ -180,24 +183,23 @@ class Engine:
 
     def _text(self, sequence: Sequence, request: Request) -> str:
         """The answer as text: without what follows a stop string, and without half a character at a cut end."""
-        text = self._tokenizer.decode(sequence.completion).decode(errors="replace")
-        if sequence.finish is FinishReason.LENGTH:
-            text = text.rstrip("\ufffd")
+        whole = sequence.finish is FinishReason.STOP
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(self._tokenizer.decode(sequence.completion), final=whole)
         if not request.grammar:
             places = [text.find(stop) for stop in request.job.stop if stop in text]
             text = text[: min(places)] if places else text
         return text
 
-    def _count(self, step: Step, rows: int, draws: int, model_s: float) -> None:
-        meter = self.meter
+    def _count(self, step: Step, draws: int, model_s: float) -> None:
+        meter, rows = self.meter, self._scheduler.running
         meter.steps += 1
         meter.rows += rows
         meter.rows_peak = max(meter.rows_peak, rows)
         meter.computed_tokens += step.prefill_tokens
         meter.drawn_tokens += draws
         meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
-        if step.feeds:
-            self._cost.saw_step(step.prefill_tokens, step.decoding_rows, model_s)
+        self._cost.saw_step(step.prefill_tokens, step.decoding_rows, model_s)
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

@@ -1,0 +1,84 @@
+"""Each third-party name stands where it belongs, and what is light to import stays light."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import batchrun
+
+PACKAGE = Path(batchrun.__file__).parent
+MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
+HOMES = {
+    "typer": {"cli.py"},
+    "tqdm": {"progress.py"},
+    "jsonschema": {"schemas.py"},
+    "referencing": {"schemas.py"},
+    "jsonschema_specifications": {"schemas.py"},
+    "llama_cpp": {"backends/llamacpp.py", "backends/llamacpp_model.py"},
+    "jinja2": {"backends/llamacpp_model.py"},
+    "psutil": {"machine.py"},
+    "huggingface_hub": {"models.py"},
+    "platformdirs": {"config.py"},
+}
+HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "jsonschema", "huggingface_hub", "tqdm"}
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names that a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(str(node.module).partition(".")[0])
+    return names
+
+
+def users(name: str) -> set[str]:
+    return {module for module, path in MODULES.items() if name in imported(path)}
+
+
+def loaded(statement: str) -> set[str]:
+    """Top-level names of all modules that a statement loads into a fresh interpreter."""
+    code = f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(run.stdout.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("name", sorted(HOMES))
+def test_a_third_party_name_stands_where_it_belongs(name: str) -> None:
+    assert users(name) == HOMES[name]
+
+
+def test_llguidance_stands_in_the_guide_and_in_the_adapters_of_backends() -> None:
+    assert all(module == "guide.py" or module.startswith("backends/") for module in users("llguidance"))
+
+
+def test_no_other_third_party_name_stands_anywhere() -> None:
+    known = {*sys.stdlib_module_names, *HOMES, "batchrun", "llguidance", "numpy", "mlx", "mlx_lm"}
+    strangers = {module: imported(path) - known for module, path in MODULES.items()}
+    assert not {module: names for module, names in strangers.items() if names}
+
+
+@pytest.mark.parametrize("module", ["core.py", "errors.py", "scheduler.py", "sequence.py", "prefix.py", "bursts.py"])
+def test_the_pure_modules_name_no_third_party(module: str) -> None:
+    assert imported(MODULES[module]) <= {*sys.stdlib_module_names, "batchrun"}
+
+
+def test_the_scheduler_loads_nothing_but_the_standard_library() -> None:
+    before, after = loaded("pass"), loaded("import batchrun.scheduler")
+    assert after - before - set(sys.stdlib_module_names) == {"batchrun"}
+
+
+def test_the_command_line_loads_no_model_library() -> None:
+    assert not loaded("import batchrun") & HEAVY
+    assert not loaded("import batchrun.cli") & HEAVY
+
+
+def test_help_loads_no_model_library() -> None:
+    asked = "sys.argv = ['batchrun', '--help']\nfrom batchrun.cli import app\napp(standalone_mode=False)"
+    assert not loaded(asked) & HEAVY
