@@ -7,15 +7,15 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchrun import capacity
+from batchrun import capacity, random_model
 from batchrun.backends.base import LoadPlan, Model
 from batchrun.config import Settings
 from batchrun.core import Job, Problem, Request
-from batchrun.errors import InputError, JobError
+from batchrun.errors import InputError, JobError, ModelError
 from batchrun.guide import Guide
 from batchrun.jobs import JobReader
 from batchrun.machine import this_machine
-from batchrun.models import identity, locate
+from batchrun.models import EMBEDDED, cache_folder, identity, locate
 from batchrun.prompts import Preparer
 from batchrun.schemas import SchemaFolders
 from batchrun.source import LONGEST_KEPT, Survey, survey
@@ -29,10 +29,50 @@ def open_model(settings: Settings) -> Model:
         from batchrun.backends.fake import FakeModel
 
         return FakeModel(FAKE_CONTEXT)
-    path = locate(settings.model)
+    path = _located(settings.model)
     from batchrun.backends.llamacpp_model import LlamaModel
 
-    return LlamaModel(path, settings.model if settings.model == "smollm2" else path.name, identity(path))
+    name = settings.model if settings.model == EMBEDDED else path.name
+    weights = _weights(path, settings)
+    label = name if weights.path == path else f"{name} as {weights.kind}"
+    return LlamaModel(weights.path, label, identity(weights.path), weights.notices)
+
+
+def _located(name: str) -> Path:
+    if name.startswith(random_model.PREFIX):
+        return random_model.written(name, locate(EMBEDDED), cache_folder())
+    return locate(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    path: Path
+    kind: str
+    notices: tuple[str, ...] = ()
+
+
+def _weights(original: Path, settings: Settings) -> _Weights:
+    """The file to load: the original, or a copy of it in another number format.
+
+    The embedded weights are Q4_1, a format without fast kernels on most processors: unless told otherwise they run
+    from a Q8_0 copy, which says nearly the same numbers twice as fast.
+    """
+    from batchrun.backends import llamacpp_weights
+
+    kind = settings.weights
+    if kind == "auto":
+        kind = "q8_0" if settings.model == EMBEDDED else "as-is"
+    if kind == "as-is":
+        return _Weights(original, kind)
+    folder = cache_folder()
+    try:
+        copy = llamacpp_weights.copy_in_format(original, identity(original), kind, folder)
+    except ModelError as error:
+        if settings.weights != "auto":
+            raise
+        return _Weights(original, "as-is", (f"{error}; using the weights as they are",))
+    made = (f"keeping a {kind} copy of the weights in {folder}; --weights as-is does without",) if copy.made else ()
+    return _Weights(copy.path, kind, made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from batchrun import __version__
-from batchrun.errors import BatchrunError
+from batchrun.errors import BatchrunError, UsageError
 
 app = typer.Typer(
     name="batchrun",
@@ -26,6 +26,9 @@ JobsFile = Annotated[
     str, typer.Argument(metavar="JOBS", help="Job file, one JSON object a line; - reads standard input.")
 ]
 Model = Annotated[str | None, typer.Option(help="A .gguf path, smollm2 (default), or hf:owner/repository/file.gguf.")]
+Weights = Annotated[
+    str | None, typer.Option(help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.")
+]
 Engine = Annotated[str | None, typer.Option(help="auto (default), llamacpp, or fake (a toy that checks the rules).")]
 Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what memory holds.")]
 Context = Annotated[int | None, typer.Option(help="Tokens in one slot. Default: what the longest job needs.")]
@@ -90,6 +93,7 @@ def run(
     stop: Stop = None,
     schemas: Schemas = None,
     engine: Engine = None,
+    weights: Weights = None,
     prefix: Prefix = None,
     batch_tokens: BatchTokens = None,
     threads: Threads = None,
@@ -132,6 +136,7 @@ def check(
     stop: Stop = None,
     schemas: Schemas = None,
     engine: Engine = None,
+    weights: Weights = None,
     prefix: Prefix = None,
     batch_tokens: BatchTokens = None,
     config: Config = None,
@@ -154,13 +159,18 @@ def check(
     raise typer.Exit(checking.exit_status(report))
 
 
-@app.command(epilog="Example:  batchrun bench research --repeat 3")
+@app.command(epilog="Example:  batchrun bench research --mode serial,continuous --repeat 3")
 def bench(
-    workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, or plain.")],
+    workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, staggered, or plain.")],
     jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.")] = None,
-    repeat: Annotated[int, typer.Option(help="Runs of each mode; medians are shown.", min=1)] = 3,
+    repeat: Annotated[int, typer.Option(help="Runs of each mode, in turn; medians are shown.", min=1)] = 3,
+    mode: Annotated[str, typer.Option(help="Of serial, static, continuous; joined by commas.")] = "continuous",
+    peer: Annotated[str | None, typer.Option(help="llama-server=PATH: run the same through it.")] = None,
+    streams: Annotated[str, typer.Option(help="Widths to sweep over, such as 1,2,4,8.")] = "",
+    sweep_weights: Annotated[str, typer.Option(help="Formats to sweep over, such as as-is,q8_0,q4_0.")] = "",
     model: Model = None,
     engine: Engine = None,
+    weights: Weights = None,
     parallel: Parallel = None,
     prefix: Prefix = None,
     batch_tokens: BatchTokens = None,
@@ -169,13 +179,29 @@ def bench(
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time a generated workload and print medians: wall, tokens, validated results a minute, shares of the time."""
+    """Time a generated workload and print medians: wall, tokens, validated results a minute, shares of the time.
+
+    Modes run in turn on the same weights. The table is Markdown; under it stands how near batchrun came to the bare
+    kernels.
+    """
     flags = _flags(locals())
-    from batchrun.bench import board
+    from batchrun.bench import board, figures
     from batchrun.config import resolve
 
-    rows = board.measure(resolve(flags, os.environ, config), workload, jobs, repeat)
-    typer.echo(json.dumps(board.as_json(rows), indent=2) if as_json else board.table(rows))
+    plan = board.Plan(
+        workload,
+        jobs,
+        repeat,
+        _listed(mode),
+        _peer(peer),
+        tuple(_whole(text) for text in _listed(streams)),
+        _listed(sweep_weights),
+    )
+    found = board.measure(resolve(flags, os.environ, config), plan, lambda text: print(text, file=sys.stderr))
+    if as_json:
+        typer.echo(json.dumps(figures.as_json(found.rows) | {"notes": found.notes}, indent=2))
+    else:
+        typer.echo("\n".join([figures.table(found.rows), *(f"\n{note}" for note in found.notes)]))
 
 
 def main() -> None:
@@ -195,3 +221,22 @@ def _flags(arguments: dict[str, Any]) -> dict[str, Any]:
 
     given = {name: value for name, value in arguments.items() if name in Settings.__dataclass_fields__}
     return given | {"stop": given.get("stop") or None}
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _whole(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise UsageError(f"--streams holds {text!r}; expected whole numbers of at least 1, joined by commas")
+    return int(text)
+
+
+def _peer(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    name, _, path = text.partition("=")
+    if name != "llama-server" or not path:
+        raise UsageError(f"--peer is {text!r}; expected llama-server=PATH")
+    return Path(path).expanduser()

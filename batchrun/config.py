@@ -33,6 +33,7 @@ class Settings:
 
     model: str = _setting("smollm2", "a .gguf path, smollm2, or hf:owner/repository/file.gguf")
     engine: str = _setting("auto", "auto, llamacpp or fake")
+    weights: str = _setting("auto", "auto, as-is, q8_0 or q4_0")
     parallel: int | None = _setting(None, "rows that decode together", 1, 1024)
     context: int | None = _setting(None, "tokens in one slot", 16, 1 << 24)
     batch_tokens: int = _setting(512, "tokens in one forward", 16, 1 << 16)
@@ -59,6 +60,7 @@ class Settings:
 
 
 ENGINES = ("auto", "llamacpp", "fake")
+WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
 
 
 def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
@@ -70,8 +72,9 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
         if value is not None:
             values[name] = _checked(name, value, f"--{name.replace('_', '-')}")
     settings = Settings(**values)
-    if settings.engine not in ENGINES:
-        raise UsageError(f"engine {settings.engine!r} is unknown; expected {_one_of(ENGINES)}")
+    for name, value, known in (("engine", settings.engine, ENGINES), ("weights", settings.weights, WEIGHTS)):
+        if value not in known:
+            raise UsageError(f"{name} {value!r} is unknown; expected {_one_of(known)}")
     return settings
 
 

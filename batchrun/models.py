@@ -9,6 +9,8 @@ import importlib.util
 from importlib.resources import as_file, files
 from pathlib import Path
 
+import platformdirs
+
 from batchrun.errors import ModelError
 
 EMBEDDED = "smollm2"
@@ -37,6 +39,11 @@ def locate(name: str) -> Path:
         known = "a path to a .gguf file, 'smollm2', or 'hf:owner/repository/file.gguf'"
         raise ModelError(f"model {name} not found; expected {known}")
     return path
+
+
+def cache_folder() -> Path:
+    """Where copies of weights are kept that batchrun made itself."""
+    return platformdirs.user_cache_path("batchrun") / "weights"
 
 
 def identity(path: Path) -> str:

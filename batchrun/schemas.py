@@ -22,9 +22,11 @@ from referencing.exceptions import Unresolvable
 
 from batchrun.core import Problem, Schema
 from batchrun.errors import JobError
+from batchrun.time_limit import time_limit
 
 VALIDATORS_KEPT = 256
 PROBLEMS_SHOWN = 8
+CHECK_S = 2.0
 MOST_NESTED = 100
 """Levels of a JSON value.  Deeper ones are refused where they come in: nothing later then meets a recursion limit."""
 
@@ -76,10 +78,13 @@ class SchemaFolders:
 def validate(schema: Schema, value: Any) -> list[Problem]:
     """What is wrong with an answer, at most `PROBLEMS_SHOWN` things, each with its place; empty if it is valid."""
     try:
-        return [
-            Problem("schema", _short(error.message), path=pointer(error.absolute_path))
-            for error, _ in zip(_validator(schema).iter_errors(value), range(PROBLEMS_SHOWN), strict=False)
-        ]
+        with time_limit(CHECK_S):
+            return [
+                Problem("schema", _short(error.message), path=pointer(error.absolute_path))
+                for error, _ in zip(_validator(schema).iter_errors(value), range(PROBLEMS_SHOWN), strict=False)
+            ]
+    except TimeoutError:
+        return [Problem("schema", f"the answer could not be checked within {CHECK_S:g} s: see the schema's patterns")]
     except Unresolvable as error:
         return [Problem("schema", f"the schema refers to {error.ref!r}, which is not in it")]
     except RecursionError:
@@ -95,7 +100,11 @@ def checked(name: str, text: str) -> Schema:
     if not isinstance(content, dict | bool):
         raise JobError(Problem("schema_invalid", f"schema {name!r} is {_kind(content)}; expected an object"))
     try:
-        _class(content).check_schema(cast(dict[str, Any], content))  # booleans are schemas too; its stub forgets them
+        with time_limit(CHECK_S):
+            _class(content).check_schema(cast(dict[str, Any], content))  # booleans are schemas too, its stub forgets
+    except TimeoutError as error:
+        message = f"schema {name!r} could not be checked within {CHECK_S:g} s"
+        raise JobError(Problem("schema_invalid", message)) from error
     except jsonschema.SchemaError as error:
         place = pointer(error.absolute_path)
         message = f"schema {name!r} is not a valid JSON Schema at {place or '/'}: {_short(error.message)}"

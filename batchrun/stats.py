@@ -4,6 +4,7 @@ A burst's figures are of its own time: a job counts in the burst in which it end
 which they were spent, so the lines of a run add up to the run.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ class Meter:
     steps: int = 0
     rows: int = 0  # summed over steps
     rows_peak: int = 0
-    computed_tokens: int = 0  # prompt and prefix tokens that went through the model
+    computed_tokens: int = 0  # prefill that went through the model: prompts, prefixes, forced openings
     drawn_tokens: int = 0
     cells_peak: int = 0
     model_s: float = 0.0
@@ -78,7 +79,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     if not values:
         return None
     ordered = sorted(values)
-    return ordered[max(0, min(len(ordered) - 1, round(share * len(ordered) + 0.5) - 1))]
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:

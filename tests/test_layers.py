@@ -18,11 +18,17 @@ HOMES = {
     "jsonschema": {"schemas.py"},
     "referencing": {"schemas.py"},
     "jsonschema_specifications": {"schemas.py"},
-    "llama_cpp": {"backends/llamacpp.py", "backends/llamacpp_model.py"},
+    "llama_cpp": {
+        "backends/llamacpp.py",
+        "backends/llamacpp_model.py",
+        "backends/llamacpp_weights.py",
+        "bench/modes.py",  # the loop that people write without batchrun
+    },
+    "gguf": {"random_model.py"},
     "jinja2": {"backends/llamacpp_model.py"},
     "psutil": {"machine.py"},
     "huggingface_hub": {"models.py"},
-    "platformdirs": {"config.py"},
+    "platformdirs": {"config.py", "models.py"},
 }
 HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "jsonschema", "huggingface_hub", "tqdm"}
 

@@ -7,6 +7,7 @@ steps and decides nothing; the rules of a step are written at `Backend` and refe
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,6 +70,7 @@ class ModelCard:
     context_train: int  # tokens
     weights_bytes: int
     cell_bytes: int  # of KV cache for one token
+    path: Path | None = None  # the file of its weights, where there is one
     notices: tuple[str, ...] = ()  # what a user should be told once
 
 
@@ -114,7 +116,8 @@ class Backend(Protocol):
 
     One step is: frees, then copies, then one `forward` and one `sample`.  Feeds come ordered by slot, at most one a
     slot, at most `limits.batch` tokens in all, and each starts where its slot ends.  The target of a copy is empty; its
-    source is complete, is not fed in that step and not freed before the next.
+    source is complete, is not fed in that step and not freed before the next.  After a step that raised, all slots are
+    freed before anything else, whatever was copied: what they hold is not to be trusted.
     """
 
     @property

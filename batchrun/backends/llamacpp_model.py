@@ -21,6 +21,7 @@ from batchrun.core import Message, Problem
 from batchrun.errors import JobError, ModelError
 
 KV_ELEMENT_BYTES = 2  # keys and values are kept as 16-bit floats
+NO_TEMPLATE = "{} has no chat template: prompts are used as plain text"
 PROBE = "\ue000"  # a private-use character: no template has a meaning for it
 
 
@@ -105,7 +106,7 @@ class PlainTemplate:
 class LlamaModel:
     """A GGUF file, opened.  Raises ModelError where llama.cpp cannot read it."""
 
-    def __init__(self, path: Path, name: str, identity: str) -> None:
+    def __init__(self, path: Path, name: str, identity: str, notices: tuple[str, ...] = ()) -> None:
         log = quiet_log()
         params = llama_cpp.llama_model_default_params()
         params.vocab_only = True
@@ -126,9 +127,8 @@ class LlamaModel:
             context_train=self._number("context_length", 2048),
             weights_bytes=path.stat().st_size,
             cell_bytes=self._cell_bytes(),
-            notices=()
-            if self.template.text
-            else (f"{path.name} has no chat template: prompts are used as plain text",),
+            path=path,
+            notices=notices + (() if self.template.text else (NO_TEMPLATE.format(path.name),)),
         )
 
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> LlamaBackend:

@@ -1,10 +1,12 @@
 """Benchmark workloads as job lines, generated from a seed."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from batchrun.bench.texts import prose, sentence
+from batchrun.errors import UsageError
 
 Record = dict[str, Any]
 
@@ -99,18 +101,37 @@ def plain(random: Random, jobs: int) -> list[Record]:
     return [{"prompt": sentence(random), "max_tokens": 256} for _ in range(jobs)]
 
 
-WORKLOADS: Mapping[str, tuple[Callable[[Random, int], list[Record]], int]] = {
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Job lines, and the second at which each arrives."""
+
+    name: str
+    records: tuple[Record, ...]
+    arrivals_s: tuple[float, ...]
+
+
+MAKERS: Mapping[str, tuple[Callable[[Random, int], list[Record]], int]] = {
     "research": (research, 16),
     "swarm": (swarm, 8),
     "classify": (classify, 64),
     "pairs": (pairs, 48),
+    "staggered": (research, 16),
     "plain": (plain, 2000),
 }
 """Name, maker, and how many jobs it has unless told otherwise."""
 
+MEAN_GAP_S = 1.0  # between two arrivals of `staggered`, exponentially distributed: a Poisson process
 
-def build(name: str, seed: int, jobs: int | None) -> list[Record]:
-    """The job lines of a workload, with ids."""
-    make, usual = WORKLOADS[name]
-    records = make(Random(seed), jobs or usual)
-    return [{"id": f"{name}-{place:04d}", **record} for place, record in enumerate(records)]
+
+def build(name: str, seed: int, jobs: int | None) -> Workload:
+    """A workload.  Raises UsageError for a name that is not known."""
+    if name not in MAKERS:
+        raise UsageError(f"workload {name!r} is unknown; expected one of {', '.join(MAKERS)}")
+    make, usual = MAKERS[name]
+    random = Random(seed)
+    records = make(random, jobs or usual)
+    lines = tuple({"id": f"{name}-{place:04d}", **record} for place, record in enumerate(records))
+    arrivals_s = [0.0]
+    for _ in lines[1:]:
+        arrivals_s.append(arrivals_s[-1] + (random.expovariate(1 / MEAN_GAP_S) if name == "staggered" else 0.0))
+    return Workload(name, lines, tuple(arrivals_s))
