@@ -11,7 +11,7 @@ from batchrun import capacity, random_model
 from batchrun.backends.base import LoadPlan, Model
 from batchrun.config import Settings
 from batchrun.core import Job, Problem, Request
-from batchrun.errors import InputError, JobError, ModelError
+from batchrun.errors import InputError, JobError, ModelError, UsageError
 from batchrun.guide import Guide
 from batchrun.jobs import JobReader
 from batchrun.machine import this_machine
@@ -94,12 +94,23 @@ def open_parts(settings: Settings) -> Parts:
 
 
 def job_reader(settings: Settings, path: Path | None) -> JobReader:
-    """A reader for one input; `path` is None for a stream.  Relative names start at the job file's folder."""
+    """A reader for one input; `path` is None for a stream.  Relative names start at the job file's folder.
+
+    Raises UsageError for a folder of schemas that is none, and for a schema of the whole run that cannot be used.
+    """
     base = path.parent if path else Path()
+    if settings.schemas and not Path(settings.schemas).is_dir():
+        raise UsageError(f"--schemas {settings.schemas} is no folder; expected one that holds schemas")
     folders = (
         [Path(settings.schemas)] if settings.schemas else [Path("schemas"), base / "schemas", base / ".." / "schemas"]
     )
-    return JobReader(settings.defaults(), SchemaFolders(folders, [base, Path()]), base)
+    schemas = SchemaFolders(folders, [base, Path()])
+    if settings.schema:
+        try:
+            schemas.load(settings.schema)
+        except JobError as error:
+            raise UsageError(f"--schema: {error}") from error
+    return JobReader(settings.defaults(), schemas, base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +149,8 @@ def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
 def too_long(request: Request, context: int, context_train: int) -> Problem:
     """Why a request fits into no slot, with the numbers that say so."""
     prompt, budget = len(request.tokens), request.job.max_tokens
-    more = f"; the model could hold {context_train}: see --context" if context < context_train else ""
+    could = context < request.need_tokens <= context_train
+    more = f"; the model could hold {context_train}: see --context" if could else f" and the model {context_train}"
     need = f"the prompt is {prompt} tokens and max_tokens is {budget}, {prompt + budget} in all"
     return Problem("too_long", f"{need}, but a slot holds {context}{more}")
 
@@ -153,6 +165,7 @@ def _longest_tokens(found: Survey, parts: Parts, reader: JobReader) -> int | Non
                 requests.append(parts.preparer.prepare(job, "", 0.0))
             except JobError:
                 continue
+    requests = [request for request in requests if request.need_tokens <= parts.model.card.context_train]
     if not requests:
         return None
     if found.lines <= LONGEST_KEPT:

@@ -14,8 +14,8 @@ from batchrun.assembly import Parts, job_reader, slot_plan, too_long
 from batchrun.core import Job, Rejection, Request
 from batchrun.errors import InputError, JobError
 from batchrun.jobs import rejection
-from batchrun.journal import finished_keys
 from batchrun.prefix import Share, plan
+from batchrun.result_lines import finished_keys
 from batchrun.source import Source
 
 WINDOW_JOBS = 256  # prefixes are planned over as many jobs as a burst holds, about
@@ -58,26 +58,23 @@ def check(parts: Parts, path: Path | None, source: Source, output: Path | None) 
         report.jobs += 1
         item = _request(parts, reader.read(line.data, line.number), line.data)
         key = (item.id, item.digest) if isinstance(item, Rejection) else (item.job.id, item.digest)
-        if done[key]:
+        if isinstance(item, Rejection):
+            report.rejected.append(item)
+        elif done[key]:
             done[key] -= 1
             report.done += 1
-        elif isinstance(item, Rejection):
-            report.rejected.append(item)
         else:
             found.append((item, line.data))
     report.blank_lines = source.blank
-    longest = max((request.need_tokens for request, _ in found), default=None)
+    train = parts.model.card.context_train
+    longest = max((request.need_tokens for request, _ in found if request.need_tokens <= train), default=None)
     load = slot_plan(parts, longest)
     report.plan = capacity.described(load, parts.model.card)
     fitting = []
     for request, data in found:
         if request.need_tokens > load.context:
-            problem = too_long(request, load.context, parts.model.card.context_train)
-            refused = rejection(data, request.job.index, request.job.id, problem, None)
-            if done[refused.id, refused.digest]:
-                report.done += 1
-            else:
-                report.rejected.append(refused)
+            problem = too_long(request, load.context, train)
+            report.rejected.append(rejection(data, request.job.index, request.job.id, problem, None))
         else:
             fitting.append(request)
     _count(report, fitting, share=parts.settings.prefix)
@@ -119,7 +116,7 @@ def lines(report: Report) -> list[str]:
         said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {_printable(report.longest_id)})")
         kinds = ", ".join(f"{name} x {count}" for name, count in report.schemas.most_common(10))
         said.append(f"schemas: {kinds}")
-    said.append(f"plan: {report.model}: {report.plan}")
+        said.append(f"plan: {report.model}: {report.plan}")
     if report.blank_lines:
         said.append(f"blank lines: {report.blank_lines}")
     return said + [f"warning: {text}" for text in report.warnings]

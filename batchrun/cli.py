@@ -1,16 +1,17 @@
 """The command line: arguments in, exit status out.  What a command does lives in the modules it calls."""
 
+import contextlib
 import json
 import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from batchrun import __version__
-from batchrun.errors import BatchrunError, UsageError
+from batchrun.errors import BatchrunError, OutputError, UsageError
 
 app = typer.Typer(
     name="batchrun",
@@ -210,9 +211,16 @@ def main() -> None:
     try:
         app()
     except BatchrunError as error:
-        if str(error):
+        _end(error)
+    except OSError as error:  # of printing: files and models raise errors of their own
+        _end(OutputError(f"standard output could not be written: {error.strerror}"))
+
+
+def _end(error: BatchrunError) -> NoReturn:
+    if str(error) and sys.stderr is not None:
+        with contextlib.suppress(OSError):
             print(f"batchrun: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(error.exit_code)
 
 
 def _flags(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {}
     for variable, text in environment.items():
-        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
+        if text and variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:  # empty is as good as unset
             name = variable.removeprefix(PREFIX).lower()
             _check_known(name, variable)
             values[name] = _checked(name, _parsed(name, text), variable)

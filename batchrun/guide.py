@@ -75,6 +75,9 @@ class CompiledSchema:
         opening = self._matcher.compute_ff_tokens()
         if not self._matcher.consume_tokens(opening):
             raise _not_supported(schema, self._matcher.get_error())
+        self._matcher.compute_bitmask()  # a schema that only refers to itself fails here and not before
+        if self._matcher.is_error():
+            raise _not_supported(schema, "no answer fits it")
         self.opening = tuple(opening)
 
     def start(self) -> "Row":
@@ -103,8 +106,8 @@ class Row:
 
 
 def first_line(text: str) -> str:
-    """An error of llguidance in one line."""
-    return " ".join(text.split())[:200]
+    """An error of llguidance in one line, without its advice on options that nobody here can set."""
+    return " ".join(text.split()).partition(" Enable ")[0].partition(" <state>")[0][:200]
 
 
 def _grammar(schema: Schema) -> str:

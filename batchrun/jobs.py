@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from batchrun.core import Defaults, Job, Message, Problem, Rejection, Sampling
 from batchrun.errors import JobError
-from batchrun.schemas import MOST_NESTED, SchemaFolders, is_too_deep
+from batchrun.schemas import MOST_NESTED, SchemaFolders, is_too_deep, kind_of
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -159,7 +159,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
         if not isinstance(record, dict):
-            _refuse("bad_json", f"expected a JSON object, found {type(record).__name__}", 1)
+            _refuse("bad_json", f"expected a JSON object, found {kind_of(record)}", 1)
         if is_too_deep(record):
             _refuse("bad_json", f"nested more than {MOST_NESTED} levels deep")
         json.dumps(record, ensure_ascii=False, allow_nan=False).encode()
@@ -170,7 +170,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except RecursionError:
         _refuse("bad_json", f"nested more than {MOST_NESTED} levels deep")
     except ValueError as error:
-        _refuse("bad_json", str(error))
+        _refuse("bad_json", _plain(str(error)))
     return record
 
 
@@ -217,6 +217,13 @@ def _turns(messages: list[Any]) -> tuple[Message, ...]:
     if turns[-1].role != "user":
         _refuse("bad_prompt", f"the last message is by {turns[-1].role}; expected one by user, for the model to answer")
     return tuple(turns)
+
+
+def _plain(reason: str) -> str:
+    """A reason in words for people who do not write Python."""
+    if "integer string conversion" in reason:
+        return "a whole number has more than 4300 digits"
+    return "a number is beyond what JSON readers hold" if "not JSON compliant" in reason else reason
 
 
 def _shown(value: Any) -> str:

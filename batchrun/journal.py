@@ -5,95 +5,21 @@ to the last whole line.  On opening, a torn last line (the machine died in mid-w
 for its key, id and digest, so that a job with a final result is not run again.
 
 When a run ends, results that newer ones replaced (the job was changed, or an earlier try was cut short) are moved to a
-file of their own, so that the results file holds one line for each job.
+file of their own, so that the results file holds one line for each job.  Where that very job comes back, so does its
+line.
 """
 
-import fcntl
-import hashlib
-import json
 import os
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol
 
 from batchrun.core import FINAL_STATUSES, Result, Status
-from batchrun.errors import InputError, OutputClosed, OutputError
+from batchrun.errors import InputError, OutputError
+from batchrun.lock import Lock
+from batchrun.result_lines import cut_torn_tail, is_foreign, key_of, record_of
 from batchrun.results import as_line
-
-
-class Sink(Protocol):
-    """Where results go."""
-
-    def claim(self, job_id: str, digest: str) -> Status | None:
-        """The status of a final result of this very job, if one is here.  Each is found once: twins need two."""
-        ...
-
-    def append(self, result: Result) -> None: ...
-
-    def sync(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class StreamSink:
-    """Results to standard output: no resume, no lock."""
-
-    def claim(self, job_id: str, digest: str) -> Status | None:
-        return None
-
-    def append(self, result: Result) -> None:
-        try:
-            sys.stdout.buffer.write(as_line(result))
-            sys.stdout.buffer.flush()
-        except BrokenPipeError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
-            raise OutputClosed from error
-        except OSError as error:
-            raise OutputError(f"standard output could not be written: {error.strerror}") from error
-
-    def sync(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class Lock:
-    """One writer a file: a lock file that the kernel frees when its holder dies, with the holder's name in it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_name(f".{path.name}.lock")
-        try:
-            while not self._take(path):
-                pass
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-
-    def _take(self, path: Path) -> bool:
-        """Locks the file; False if its last holder took the file away in between."""
-        self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(self._handle, 200, 0).decode(errors="replace").strip() or "another process"
-            os.close(self._handle)
-            raise InputError(f"{path} is being written by {holder}; wait for it, or choose another -o") from error
-        try:
-            if os.path.samestat(os.stat(self._path), os.fstat(self._handle)):
-                return True
-        except FileNotFoundError:
-            pass
-        os.close(self._handle)
-        return False
-
-    def release(self) -> None:
-        self._path.unlink(missing_ok=True)
-        os.close(self._handle)
 
 
 class Journal:
@@ -106,6 +32,7 @@ class Journal:
         path = _target(path)
         self.path = path
         self.torn_bytes = 0
+        self.damaged = 0  # lines in the middle that are no results: they are moved away, their jobs run again
         self.replaced = 0
         self.replaced_path = path.with_name(f"{path.name.removesuffix('.jsonl')}.replaced.jsonl")
         self._lock = Lock(path)
@@ -116,6 +43,7 @@ class Journal:
         self._repeated: set[bytes] = set()  # ids on several lines: twins, or a run that was killed before it tidied up
         self._stale = False  # results that --force gives up: they go when the first job comes
         self._rewritten: set[bytes] = set()  # ids that were here and that this run wrote again, or found written again
+        self._moved: dict[bytes, tuple[int, int]] = {}  # place and length of lines in the file of replaced results
         self._handle = -1
         try:
             self._open(fresh, force)
@@ -138,17 +66,19 @@ class Journal:
 
     def claim(self, job_id: str, digest: str) -> Status | None:
         self._drop_stale()
-        key = _key(job_id, digest)
+        key = key_of(job_id, digest)
         if not self._take(key):
-            return None
-        if (id_key := _key(job_id)) in self._repeated:
+            return self._restore(key, key_of(job_id))
+        if (id_key := key_of(job_id)) in self._repeated:
             self._rewritten.add(id_key)
         return self._not_ok.get(key, Status.OK)
 
     def append(self, result: Result) -> None:
         """Writes one line, whole or not at all."""
         self._drop_stale()
-        line = as_line(result)
+        self._write(as_line(result), key_of(result.id))
+
+    def _write(self, line: bytes, id_key: bytes) -> None:
         written = 0
         try:
             while written < len(line):
@@ -157,12 +87,15 @@ class Journal:
             self._cut(self._size)
             raise OutputError(f"{self.path} could not be written: {error.strerror}; whole lines are kept") from error
         self._size += len(line)
-        if (key := _key(result.id)) in self._ids:
-            self._rewritten.add(key)
+        if id_key in self._ids:
+            self._rewritten.add(id_key)
 
     def sync(self) -> None:
-        """Asks the disk to keep what was written."""
+        """Asks the disk to keep what was written, and looks whether the file is still ours.  Raises OutputError."""
         try:
+            held, there = os.fstat(self._handle), os.stat(self.path)
+            if not os.path.samestat(held, there) or (held.st_size != self._size and not self._stale):
+                raise OutputError(f"{self.path} was moved, replaced or cut by somebody else while the run wrote it")
             os.fsync(self._handle)
         except OSError as error:
             raise OutputError(f"{self.path} could not be kept on disk: {error.strerror}") from error
@@ -176,7 +109,7 @@ class Journal:
         try:
             if not self._size and not self._stale:
                 self.path.unlink(missing_ok=True)  # nothing was written: leave nothing behind
-            elif self._rewritten and (self._unfinished or self.unclaimed):
+            elif self.damaged or (self._rewritten and (self._unfinished or self.unclaimed)):
                 self._move_replaced()
         finally:
             self._lock.release()
@@ -189,6 +122,8 @@ class Journal:
         try:
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             self._size = self._opened_size = 0 if self._stale else self._read()
+            if not self._stale:
+                self._index_replaced()
         except OSError as error:
             raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
         if self.torn_bytes:
@@ -199,20 +134,23 @@ class Journal:
         size = 0
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                record = _record(line)
-                if record is None and not (_may_be_torn(line) if number == 1 else _is_torn(line)):
+                record = record_of(line)
+                if record is None and is_foreign(line, number):
                     raise InputError(f"{self.path} line {number} is not a result of batchrun; choose another -o")
-                if record is None or not line.endswith(b"\n"):
+                if not line.endswith(b"\n"):
                     self.torn_bytes = len(line)
                     break
                 size += len(line)
-                if (id_key := _key(record["id"])) in self._ids:
+                if record is None:
+                    self.damaged += 1
+                    continue
+                if (id_key := key_of(record["id"])) in self._ids:
                     self._repeated.add(id_key)
                 self._ids.add(id_key)
                 if record["status"] not in FINAL_STATUSES:
                     self._unfinished += 1
                 else:
-                    self._done[key := _key(record["id"], record["digest"])] += 1
+                    self._done[key := key_of(record["id"], record["digest"])] += 1
                     if record["status"] != Status.OK:
                         self._not_ok[key] = Status(record["status"])
         return size
@@ -230,6 +168,32 @@ class Journal:
         self._done[key] -= 1
         return True
 
+    def _index_replaced(self) -> None:
+        """Finds the final results that earlier runs moved away: a job that comes back need not run again."""
+        if not self.replaced_path.is_file():
+            return
+        place = 0
+        with self.replaced_path.open("rb") as file:
+            for line in file:
+                record = record_of(line)
+                if record and record["status"] in FINAL_STATUSES and record["status"] != Status.REJECTED:
+                    self._moved[key_of(record["id"], record["digest"])] = (place, len(line))
+                place += len(line)
+
+    def _restore(self, key: bytes, id_key: bytes) -> Status | None:
+        """Brings a moved line back, if this very job was answered before."""
+        found = self._moved.pop(key, None)
+        if found is None:
+            return None
+        with self.replaced_path.open("rb") as file:
+            file.seek(found[0])
+            line = file.read(found[1])
+        record = record_of(line)
+        if record is None or not line.endswith(b"\n"):
+            return None
+        self._write(line, id_key)
+        return Status(record["status"])
+
     def _cut(self, size: int) -> None:
         os.ftruncate(self._handle, size)
 
@@ -245,10 +209,10 @@ class Journal:
                 new_path.open("wb") as kept,
                 self.replaced_path.open("a+b") as replaced,
             ):
-                _cut_torn_tail(replaced)
+                cut_torn_tail(replaced)
                 for line in file:
                     is_old = file.tell() <= self._opened_size
-                    moves = is_old and self._is_replaced(json.loads(line))
+                    moves = is_old and self._is_replaced(record_of(line))
                     (replaced if moves else kept).write(line)
                     self.replaced += moves
                 for stream in (replaced, kept):
@@ -260,59 +224,12 @@ class Journal:
             new_path.unlink(missing_ok=True)
             raise OutputError(f"{self.path} still holds results that newer ones replace: {error.strerror}") from error
 
-    def _is_replaced(self, record: dict[str, str]) -> bool:
-        if _key(record["id"]) not in self._rewritten:
+    def _is_replaced(self, record: dict[str, str] | None) -> bool:
+        if record is None:
+            return True
+        if key_of(record["id"]) not in self._rewritten:
             return False
-        return record["status"] not in FINAL_STATUSES or self._take(_key(record["id"], record["digest"]))
-
-
-def finished_keys(path: Path) -> Counter[tuple[str, str]]:
-    """Id and digest of every final result in a file, without a lock: what a run would skip."""
-    keys: Counter[tuple[str, str]] = Counter()
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                record = _record(line) if line.endswith(b"\n") else None
-                if record and record["status"] in FINAL_STATUSES:
-                    keys[record["id"], record["digest"]] += 1
-    except OSError:
-        return Counter()
-    return keys
-
-
-def _record(line: bytes) -> dict[str, str] | None:
-    """A result line, or None where it is none."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    is_result = isinstance(record, dict) and all(isinstance(record.get(k), str) for k in ("id", "status", "digest"))
-    return record if is_result else None
-
-
-def _is_torn(line: bytes) -> bool:
-    """Whether a line that is no result was cut in mid-write: it has no end, and what is there is not whole JSON."""
-    try:
-        json.loads(line)
-    except RecursionError:
-        return False
-    except ValueError:
-        return not line.endswith(b"\n")
-    return False
-
-
-def _may_be_torn(line: bytes) -> bool:
-    """Whether a first line that is no result could be the beginning of one."""
-    return (line.startswith(b'{"id":"') or b'{"id":"'.startswith(line)) and _is_torn(line)
-
-
-def _cut_torn_tail(file: IO[bytes]) -> None:
-    """Cuts off a last line that has no end, so that nothing is glued to it."""
-    size = file.seek(0)
-    for line in file:
-        if line.endswith(b"\n"):
-            size += len(line)
-    file.truncate(size)
+        return record["status"] not in FINAL_STATUSES or self._take(key_of(record["id"], record["digest"]))
 
 
 def _target(path: Path) -> Path:
@@ -325,7 +242,3 @@ def _target(path: Path) -> Path:
     if exists and not is_file:
         raise InputError(f"{path} is not a regular file; expected a results file, or - for standard output")
     return target
-
-
-def _key(*parts: str) -> bytes:
-    return hashlib.blake2b("\0".join(parts).encode(errors="surrogatepass"), digest_size=16).digest()

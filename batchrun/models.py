@@ -23,6 +23,8 @@ SAMPLES = 256
 
 def locate(name: str) -> Path:
     """The GGUF file that a model name stands for.  Raises ModelError with the command that helps."""
+    if not name:
+        raise ModelError("the model has no name; expected a path, 'smollm2', or 'hf:owner/repository/file.gguf'")
     if name == EMBEDDED:
         return _embedded()
     if name.startswith("hf:"):

@@ -3,6 +3,7 @@
 All of it goes to standard error; standard output is for data.
 """
 
+import contextlib
 import sys
 from collections.abc import Callable
 
@@ -14,9 +15,12 @@ PLAIN_EVERY_S = 30.0
 
 
 def say(text: str) -> None:
-    """One line of talk."""
-    tqdm.write(f"batchrun: {text}", file=sys.stderr)
-    sys.stderr.flush()
+    """One line of talk.  If nobody can hear it, the run goes on: results matter more than what is said of them."""
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        tqdm.write(f"batchrun: {text}", file=sys.stderr)
+        sys.stderr.flush()
 
 
 class Progress:
@@ -27,7 +31,8 @@ class Progress:
         self._began_s = self._said_s = clock()
         self._total = total
         self._done = self._not_ok = self._new = 0
-        self._bar = tqdm(total=total, unit="job", dynamic_ncols=True, smoothing=0.1) if sys.stderr.isatty() else None
+        watched = sys.stderr is not None and sys.stderr.isatty()
+        self._bar = tqdm(total=total, unit="job", dynamic_ncols=True, smoothing=0.1) if watched else None
 
     def say(self, text: str) -> None:
         say(text)
@@ -38,9 +43,10 @@ class Progress:
             self._new += 1
             self._not_ok += result.status is not Status.OK
         if self._bar is not None:
-            if self._not_ok:
-                self._bar.set_postfix_str(f"{self._not_ok} not ok", refresh=False)
-            self._bar.update()
+            with contextlib.suppress(OSError, ValueError):
+                if self._not_ok:
+                    self._bar.set_postfix_str(f"{self._not_ok} not ok", refresh=False)
+                self._bar.update()
 
     def tick(self) -> None:
         now_s = self._clock()
@@ -52,4 +58,5 @@ class Progress:
 
     def close(self) -> None:
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(OSError, ValueError):
+                self._bar.close()

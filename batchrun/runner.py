@@ -18,8 +18,8 @@ from batchrun.core import Completion, Job, Rejection, Request, Result
 from batchrun.errors import JobError
 from batchrun.governor import FixedGovernor
 from batchrun.jobs import JobReader, rejection
-from batchrun.journal import Sink
 from batchrun.results import judge, reject
+from batchrun.sink import Sink
 from batchrun.source import Line, Source
 from batchrun.stats import BurstStats
 from batchrun.summary import Summary
@@ -201,6 +201,8 @@ class Runner:
             load = slot_plan(parts, self._longest_tokens)
             for text in (*parts.model.card.notices, f"{parts.model.card.name}: {described(load, parts.model.card)}"):
                 self._ends.watch.say(text)
+            if parts.settings.context and load.context < parts.settings.context:
+                self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")
             backend = parts.model.load(load, lambda: self._ends.stop.stopped)
             self._worker = Worker(
                 backend,

@@ -62,7 +62,8 @@ class SchemaFolders:
 
     def _find(self, name: str) -> Path:
         is_path = "/" in name or name.endswith(".json")
-        places = [base / name for base in self._bases] if is_path else [f / f"{name}.json" for f in self._folders]
+        by_path = [place / name for place in (*self._bases, *self._folders)]
+        places = by_path if is_path else [folder / f"{name}.json" for folder in self._folders]
         for path in places:
             try:
                 if path.is_file():
@@ -98,7 +99,7 @@ def checked(name: str, text: str) -> Schema:
     """A schema from its compact text.  Raises JobError where it is no valid JSON Schema."""
     content = json.loads(text)
     if not isinstance(content, dict | bool):
-        raise JobError(Problem("schema_invalid", f"schema {name!r} is {_kind(content)}; expected an object"))
+        raise JobError(Problem("schema_invalid", f"schema {name!r} is {kind_of(content)}; expected an object"))
     try:
         with time_limit(CHECK_S):
             _class(content).check_schema(cast(dict[str, Any], content))  # booleans are schemas too, its stub forgets
@@ -184,5 +185,6 @@ def _named(name: str) -> str:
     return repr(name if len(name) <= 80 else name[:77] + "...")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a JSON value is, in words; for a value that is no object."""
     return {list: "a list", str: "a string", type(None): "null"}.get(type(value), "a number")

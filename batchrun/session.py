@@ -11,10 +11,11 @@ from batchrun import check as checking
 from batchrun.assembly import job_reader, open_parts, preview
 from batchrun.config import Settings
 from batchrun.errors import InputError, UsageError
-from batchrun.journal import Journal, StreamSink
+from batchrun.journal import Journal
 from batchrun.progress import Progress, say
 from batchrun.runner import Ends, Runner, StatsSink
 from batchrun.signals import StopSignals
+from batchrun.sink import StreamSink
 from batchrun.source import FileSource, Source, StreamSource
 from batchrun.stats_file import NoStatsFile, StatsFile
 from batchrun.summary import Summary, lines
@@ -47,8 +48,10 @@ class Files:
         return path if stat.S_ISREG(mode) else None
 
     def output_path(self) -> Path | None:
-        """The results file, or None for standard output."""
-        if self.output:
+        """The results file, or None for standard output.  Raises UsageError where it can be neither."""
+        if self.output is not None:
+            if not self.output or Path(self.output).is_dir():
+                raise UsageError(f"-o {self.output!r} is no file; expected a results file, or - for standard output")
             return None if self.output == STREAM else Path(self.output)
         path = self.input_path()
         return path.with_name(path.name.removesuffix(".jsonl") + ".results.jsonl") if path else None
@@ -56,6 +59,8 @@ class Files:
     def stats_path(self) -> Path | None:
         """The stats file: beside the results, unless it is named.  Raises UsageError where it is the results file."""
         results = self.output_path()
+        if self.stats and (str(self.stats) == STREAM or self.stats.is_dir()):
+            raise UsageError(f"--stats {self.stats} is no file; expected one")
         if results and self.stats and results.resolve() == self.stats.resolve():
             raise UsageError(f"{self.stats} is named by -o and by --stats; expected a file for each")
         beside = results and results.with_name(results.name.removesuffix(".jsonl") + ".stats.jsonl")
@@ -75,12 +80,16 @@ class Files:
 
 def run(settings: Settings, files: Files, *, fresh: bool, force: bool) -> int:
     """Runs the jobs and gives the exit status.  Raises what ends a run before or in the middle of it."""
+    if force and not fresh:
+        raise UsageError("--force is for --fresh, which starts over; without it a run resumes and overwrites nothing")
     path, results, stats_path = files.input_path(), files.output_path(), files.stats_path()
     with StopSignals(say) as stop:
         sink = Journal(results, fresh=fresh, force=force) if results else StreamSink()
         try:
             if isinstance(sink, Journal) and sink.torn_bytes:
                 say(f"{results}: a torn last line of {sink.torn_bytes} bytes was cut off; its job runs again")
+            if isinstance(sink, Journal) and sink.damaged:
+                say(f"{results}: {sink.damaged} damaged lines go to {sink.replaced_path}; their jobs run again")
             stats = StatsFile(stats_path, fresh=fresh) if stats_path else NoStatsFile()
             try:
                 summary = _run_line(settings, files, path, sink, stats, stop)

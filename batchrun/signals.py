@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks the run to stop, the second ends the process.
+"""SIGINT, SIGTERM and SIGHUP: the first asks the run to stop, the second ends the process.
 
 A thread of its own reads them through the wakeup descriptor, so both work at any moment, also while the main thread is
 inside a model library.  Results are written line by line, so an end without ceremony costs at most a torn last line,
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 
 TALK_S = 0.5
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
@@ -35,7 +35,8 @@ class StopSignals:
     def __enter__(self) -> "StopSignals":
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
-        self._before = {number: signal.signal(number, self._nothing) for number in SIGNALS}
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup stays nohup
+        self._before = {number: signal.signal(number, self._nothing) for number in heard}
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, name="stop-signals", daemon=True).start()
         return self

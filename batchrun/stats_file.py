@@ -35,7 +35,7 @@ class StatsFile:
         line = json.dumps(as_line(stats), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         try:
             if self._file is None:
-                self._file = self._path.open("ab")
+                self._file = self._path.open("ab", buffering=0)
             self._file.write(line)
             self._file.flush()
         except OSError as error:

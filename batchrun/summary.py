@@ -52,7 +52,8 @@ class Summary:
 
 def lines(summary: Summary, where: str) -> list[str]:
     """The summary as a person reads it.  `where`: the results' place."""
-    counts = ", ".join(f"{count} {status}" for status, count in summary.statuses.most_common()) or "nothing to do"
+    nothing = "nothing finished" if summary.interrupted else "nothing to do"
+    counts = ", ".join(f"{count} {status}" for status, count in summary.statuses.most_common()) or nothing
     skipped = f"; {summary.earlier.total()} done before" if summary.earlier else ""
     said = [f"{counts}{skipped} -> {where}"]
     if summary.statuses.total() and summary.completion_tokens:
@@ -64,7 +65,7 @@ def lines(summary: Summary, where: str) -> list[str]:
             f"{summary.cached_tokens} of {summary.prompt_tokens} prompt tokens from shared prefixes, "
             f"{summary.forced_tokens} of {summary.completion_tokens} answer tokens forced"
         )
-    said += [f"{count} x {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
+    said += [f"{count} {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
     not_ok = summary.earlier.total() - summary.earlier[Status.OK]
     if not_ok:
         said.append(f"{not_ok} of those done before are not ok")

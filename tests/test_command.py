@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 import termios
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def test_the_status_says_whether_all_are_ok(folder: Path) -> None:
     run = batchrun(folder, "run", "mixed.jsonl")
     assert run.status == 3
     assert "4 ok, 1 rejected, 1 truncated -> mixed.results.jsonl" in run.err
-    assert "1 x rejected: bad_value" in run.err
+    assert "1 rejected: bad_value" in run.err
 
 
 def test_a_rerun_skips_everything_and_ends_the_same_way(folder: Path) -> None:
@@ -331,7 +332,7 @@ def test_every_line_ends_as_exactly_one_result_and_harms_no_neighbour(folder: Pa
     assert again.status == 3
     assert f"nothing to do; {len(lines) - 1} done before" in again.err
     checked = batchrun(folder, "check", "odd.jsonl", "--context", "1024", "--max-tokens", "400")
-    assert f"0 would run, {len(lines) - 1} are done, 0 rejected" in checked.out
+    assert "0 would run, 7 are done, 11 rejected" in checked.out
 
 
 def test_an_over_long_prompt_is_rejected_with_both_numbers_and_the_rest_runs(folder: Path) -> None:
@@ -341,7 +342,7 @@ def test_an_over_long_prompt_is_rejected_with_both_numbers_and_the_rest_runs(fol
     found = read(folder / "jobs.results.jsonl")
     assert statuses(found) == {job["id"]: "ok" for job in JOBS} | {"long": "rejected"}
     message = next(record["errors"][0]["message"] for record in found if record["id"] == "long")
-    assert "max_tokens is 7, 70026 in all, but a slot holds 65536" in message
+    assert "max_tokens is 7, 70026 in all, but a slot holds 512 and the model 65536" in message
     alone = batchrun(folder, "run", "-", stdin=json.dumps(JOBS[1])).records
     assert [r["output"] for r in found if r["id"] == "job-1"] == [alone[0]["output"]]
 
@@ -456,3 +457,47 @@ def test_help_and_version_say_what_they_should(tmp_path: Path, arguments: tuple[
     assert (run.returncode, run.stderr) == (0, "")
     assert "batchrun" in run.stdout
     assert "Traceback" not in run.stdout
+
+
+# -- what a run must not die of
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "2> >(head -n 1 >/dev/null)"])
+def test_a_standard_error_that_nobody_reads_costs_no_result(tmp_path: Path, where: str) -> None:
+    write_jobs(tmp_path / "jobs.jsonl", [{"prompt": f"p{place}", "max_tokens": 300} for place in range(20)])
+    command = f"{sys.executable} -m batchrun run jobs.jsonl -o out.jsonl --engine fake {where}"
+    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), check=False)
+    assert ran.returncode in (0, 3)
+    assert len(read(tmp_path / "out.jsonl")) == 20
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-o", "."), ("-o", ""), ("--stats", "-"), ("--force",), ("--schemas", "nowhere")]
+)
+def test_an_argument_that_means_nothing_is_refused_before_the_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    write_jobs(tmp_path / "jobs.jsonl", [{"prompt": "p"}])
+    ran = batchrun(tmp_path, "run", "jobs.jsonl", *arguments)
+    assert ran.status == 2
+    assert "Traceback" not in ran.err
+
+
+def test_a_schema_of_the_whole_run_that_is_unknown_is_refused_before_the_run(tmp_path: Path) -> None:
+    write_jobs(tmp_path / "jobs.jsonl", [{"prompt": "p"}])
+    ran = batchrun(tmp_path, "run", "jobs.jsonl", "--schema", "nosuch")
+    assert (ran.status, "'nosuch' not found" in ran.err) == (2, True)
+
+
+def test_results_for_a_closed_standard_output_are_one_line_of_refusal(tmp_path: Path) -> None:
+    write_jobs(tmp_path / "jobs.jsonl", [{"prompt": "p"}])
+    command = f"{sys.executable} -m batchrun run jobs.jsonl -o - --engine fake >&-"
+    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, check=False)
+    assert ran.returncode == 6
+    assert b"Traceback" not in ran.stderr
+
+
+def test_a_schema_that_only_refers_to_itself_is_a_rejection(tmp_path: Path) -> None:
+    write_jobs(tmp_path / "jobs.jsonl", [{"prompt": "p", "schema": {"$ref": "#"}}, {"prompt": "q", "max_tokens": 300}])
+    batchrun(tmp_path, "run", "jobs.jsonl")
+    found = {record["index"]: record for record in read(tmp_path / "jobs.results.jsonl")}
+    assert found[1]["status"] == "rejected"
+    assert found[2]["status"] != "rejected"

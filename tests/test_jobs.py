@@ -154,7 +154,7 @@ def test_malformed_json_is_refused_with_its_column(line: bytes, column: int) -> 
     assert rejection.id == "3"
 
 
-@pytest.mark.parametrize(("line", "kind"), [("[]", "list"), ('"x"', "str"), ("1", "int"), ("null", "NoneType")])
+@pytest.mark.parametrize(("line", "kind"), [("[]", "a list"), ('"x"', "a string"), ("1", "a number"), ("null", "null")])
 def test_a_line_that_is_no_object_is_refused(line: str, kind: str) -> None:
     assert refused(line, "bad_json", "expected a JSON object", kind).problem.column == 1
 

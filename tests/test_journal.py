@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from batchrun.core import Result, Status, Usage
 from batchrun.errors import InputError, OutputError
-from batchrun.journal import Journal, finished_keys
+from batchrun.journal import Journal
+from batchrun.result_lines import finished_keys
 from batchrun.results import as_line
 
 Key = tuple[str, str]
@@ -541,3 +542,47 @@ def test_after_any_history_a_whole_run_leaves_one_final_line_a_job(history: list
         records = [json.loads(text) for text in data.splitlines()]
         assert sorted((record["id"], record["digest"]) for record in records) == keys
         assert {record["status"] for record in records} == {"ok"}
+
+
+# -- jobs that come back, damage, and files taken away
+
+
+def test_a_job_that_changes_and_changes_back_gets_its_old_result_without_running(path: Path) -> None:
+    first, second = ("a", "1" * 64), ("a", "2" * 64)
+    assert complete(path, [first]) == [first]
+    assert complete(path, [second]) == [second]
+    assert complete(path, [first]) == []
+    assert keys_in(path) == [first]
+
+
+def test_a_document_that_was_missing_for_one_run_costs_no_finished_result(path: Path) -> None:
+    good, refused = ("a", "1" * 64), ("a", "9" * 64)
+    complete(path, [good])
+    with Journal(path) as journal:
+        assert journal.claim(*refused) is None
+        journal.append(result(refused, Status.REJECTED))
+    assert keys_in(path) == [refused]
+    assert complete(path, [good]) == []
+    assert keys_in(path) == [good]
+
+
+@pytest.mark.parametrize("damage", [b"garbage\n", b"\n", b"\xff\xfe\n"])
+def test_a_damaged_line_in_the_middle_costs_its_own_job_only(path: Path, damage: bytes) -> None:
+    path.write_bytes(line(KEYS[0]) + damage + line(KEYS[2]))
+    assert complete(path, KEYS[:3]) == [KEYS[1]]
+    assert keys_in(path) == [KEYS[0], KEYS[2], KEYS[1]]
+
+
+@pytest.mark.parametrize("what", ["removed", "moved", "cut"])
+def test_a_results_file_that_is_taken_away_in_mid_run_is_told(path: Path, what: str) -> None:
+    journal = Journal(path)
+    journal.append(result(KEYS[0]))
+    if what == "removed":
+        path.unlink()
+    elif what == "moved":
+        path.rename(path.with_name("elsewhere.jsonl"))
+    else:
+        os.truncate(path, 3)
+    with pytest.raises(OutputError, match=r"moved, replaced or cut|could not be kept"):
+        journal.sync()
+    journal.close()

@@ -150,7 +150,7 @@ def test_a_signal_before_the_first_line_of_a_stream(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         status, text = ended(process)
     assert status == 143
-    assert "nothing to do" in text
+    assert "nothing finished" in text
     assert list(tmp_path.iterdir()) == []
 
 
