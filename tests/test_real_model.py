@@ -122,7 +122,7 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
 
 
 def test_the_embedded_model_is_found_without_running_its_package(parts: Parts) -> None:
-    assert parts.model.card.name == "smollm2"
+    assert parts.model.card.name == "smollm2 as q8_0"
     assert parts.model.card.context_train == 8192
     imported = subprocess.run(
         [
