@@ -16,6 +16,8 @@ from batchrun.guide import Guide
 from batchrun.jobs import JobReader
 from batchrun.machine import this_machine
 from batchrun.models import EMBEDDED, cache_folder, identity, locate
+from batchrun.profile import filled
+from batchrun.profile import load as load_profile
 from batchrun.prompts import Preparer
 from batchrun.schemas import SchemaFolders
 from batchrun.source import LONGEST_KEPT, Survey, survey
@@ -83,14 +85,26 @@ class Parts:
     model: Model
     guide: Guide
     preparer: Preparer
+    notices: tuple[str, ...] = ()  # what a user should be told once
 
 
-def open_parts(settings: Settings) -> Parts:
-    """Opens the model and what depends on its vocabulary.  Raises ModelError."""
+def original_identity(settings: Settings) -> str:
+    """Of the weights as they came, whatever format they run in.  Raises ModelError."""
+    return identity(_located(settings.model))
+
+
+def open_parts(settings: Settings, *, profiled: bool = True) -> Parts:
+    """Opens the model and what depends on its vocabulary.  Raises ModelError.
+
+    `profiled`: whether settings that were left open are taken from what `batchrun tune` found.
+    """
+    found = load_profile(original_identity(settings)) if profiled and settings.engine != "fake" else None
+    settings = filled(settings, found)
     model = open_model(settings)
+    notices = (f"using the profile that tune made on {found.measured_on}",) if found else ()
     threads = settings.threads or this_machine().threads
     guide = Guide(model.tokenizer.for_guide(), model.tokenizer.vocab, threads)
-    return Parts(settings, model, guide, Preparer(model, guide))
+    return Parts(settings, model, guide, Preparer(model, guide), (*notices, *model.card.notices))
 
 
 def job_reader(settings: Settings, path: Path | None) -> JobReader:

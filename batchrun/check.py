@@ -163,7 +163,7 @@ def _printable(text: str) -> str:
 
 
 def _warnings(parts: Parts) -> list[str]:
-    warnings = list(parts.model.card.notices)
+    warnings = list(parts.notices)
     if "strftime_now" in parts.model.template.text:
         warnings.append("the chat template writes today's date: prompts, and so prefixes, change every day")
     return warnings

@@ -205,6 +205,31 @@ def bench(
         typer.echo("\n".join([figures.table(found.rows), *(f"\n{note}" for note in found.notes)]))
 
 
+@app.command(epilog="Example:  batchrun tune jobs/contacts.jsonl")
+def tune(
+    jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Job file to take a sample of.")],
+    sample: Annotated[int, typer.Option(help="How many jobs to run with each setting.", min=1)] = 16,
+    model: Model = None,
+    engine: Engine = None,
+    config: Config = None,
+) -> None:
+    """Find the fastest weights format, width and threads for this model on this machine; later runs use them.
+
+    Takes some minutes: a sample of the jobs is run with each setting. What it finds fills only what you leave open.
+    """
+    flags = _flags(locals())
+    from batchrun.bench import tune as tuning
+    from batchrun.config import resolve
+
+    found = tuning.tune(resolve(flags, os.environ, config), jobs, sample, lambda text: print(text, file=sys.stderr))
+    first, best = found.trials[0].figures, found.best.figures
+    typer.echo(
+        f"best: {found.best.label}: {first.wall_s / best.wall_s:.2f} times the speed, "
+        f"{found.best.changed} of {best.jobs} answers changed, {best.valid} valid (before: {first.valid})"
+    )
+    typer.echo(f"kept in {found.path}")
+
+
 def main() -> None:
     """The command's entry: an error becomes one line and its exit status."""
     warnings.simplefilter("ignore")  # what a library thinks of a user's regular expression is not the user's affair

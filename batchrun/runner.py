@@ -199,7 +199,7 @@ class Runner:
         if self._worker is None:
             parts = self._parts
             load = slot_plan(parts, self._longest_tokens)
-            for text in (*parts.model.card.notices, f"{parts.model.card.name}: {described(load, parts.model.card)}"):
+            for text in (*parts.notices, f"{parts.model.card.name}: {described(load, parts.model.card)}"):
                 self._ends.watch.say(text)
             if parts.settings.context and load.context < parts.settings.context:
                 self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")

@@ -28,7 +28,7 @@ HOMES = {
     "jinja2": {"backends/llamacpp_model.py"},
     "psutil": {"machine.py"},
     "huggingface_hub": {"models.py"},
-    "platformdirs": {"config.py", "models.py"},
+    "platformdirs": {"config.py", "models.py", "profile.py"},
 }
 HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "jsonschema", "huggingface_hub", "tqdm"}
 

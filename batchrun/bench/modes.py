@@ -12,7 +12,7 @@ from batchrun.assembly import Parts, job_reader, slot_plan
 from batchrun.bench.ends import MemorySink, MemorySource, Unattended, latencies_from_arrival
 from batchrun.bench.figures import Figures, figures
 from batchrun.bench.workloads import Workload
-from batchrun.core import Completion, FinishReason, Job, Request, Timing, Usage
+from batchrun.core import Completion, FinishReason, Job, Request, Result, Timing, Usage
 from batchrun.errors import BatchrunError
 from batchrun.governor import Allowance
 from batchrun.prefix import common_length
@@ -25,12 +25,17 @@ Mode = Callable[[Parts, Workload], Figures]
 
 def continuous(parts: Parts, workload: Workload) -> Figures:
     """Batchrun as it is.  Loading the weights is not part of the wall time."""
+    return answered(parts, workload)[1]
+
+
+def answered(parts: Parts, workload: Workload) -> tuple[list[Result], Figures]:
+    """A run of batchrun: its results, in the order in which they came, and its figures."""
     source, sink, nobody = MemorySource(workload), MemorySink(), Unattended()
     ends = Ends(source, sink, sink, nobody, nobody, time.perf_counter)
-    Runner(parts, job_reader(parts.settings, None), ends, longest_tokens(parts, workload)).run()
+    Runner(parts, job_reader(parts.settings, workload.path), ends, longest_tokens(parts, workload)).run()
     assert source.began_s is not None, "the run looked at its input"
     results = latencies_from_arrival(sink.results, sink.ended_s, workload, source.began_s)
-    return figures(results, sink.bursts, wall_s=sum(burst.seconds["wall"] for burst in sink.bursts))
+    return results, figures(results, sink.bursts, wall_s=sum(burst.seconds["wall"] for burst in sink.bursts))
 
 
 def static(parts: Parts, workload: Workload) -> Figures:
@@ -99,7 +104,7 @@ MODES: Mapping[str, Mode] = {"serial": serial, "static": static, "continuous": c
 
 def requests(parts: Parts, workload: Workload) -> list[Request]:
     """The workload's jobs, made ready.  Raises BatchrunError if one cannot run."""
-    reader = job_reader(parts.settings, None)
+    reader = job_reader(parts.settings, workload.path)
     made = []
     for number, record in enumerate(workload.records, 1):
         job = reader.read(json.dumps(record).encode(), number)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -103,11 +104,12 @@ def plain(random: Random, jobs: int) -> list[Record]:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Job lines, and the second at which each arrives."""
+    """Job lines, and the second at which each arrives.  `path`: the job file they are from, if they are from one."""
 
     name: str
     records: tuple[Record, ...]
     arrivals_s: tuple[float, ...]
+    path: Path | None = None
 
 
 MAKERS: Mapping[str, tuple[Callable[[Random, int], list[Record]], int]] = {
