@@ -24,7 +24,6 @@ class Summary:
     cached_tokens: int = 0
     completion_tokens: int = 0
     forced_tokens: int = 0
-    near_ties: int = 0
     interrupted: bool = False
 
     @property
@@ -47,7 +46,6 @@ class Summary:
     def add_burst(self, stats: BurstStats) -> None:
         self.bursts += 1
         self.rest_s += stats.seconds["rest"]
-        self.near_ties += stats.near_ties
 
 
 def lines(summary: Summary, where: str) -> list[str]:
@@ -58,8 +56,9 @@ def lines(summary: Summary, where: str) -> list[str]:
     said = [f"{counts}{skipped} -> {where}"]
     if summary.statuses.total() and summary.completion_tokens:
         minutes = max(summary.wall_s, 1e-9) / 60
+        rest = f", {summary.rest_s:.0f} s of it rest" if summary.rest_s else ""
         said.append(
-            f"{summary.wall_s:.1f} s in {summary.bursts} {_plural('burst', summary.bursts)}: "
+            f"{summary.wall_s:.1f} s in {summary.bursts} {_plural('burst', summary.bursts)}{rest}: "
             f"{summary.statuses[Status.OK] / minutes:.0f} validated results/min, "
             f"{summary.completion_tokens / (60 * minutes):.0f} tokens/s, "
             f"{summary.cached_tokens} of {summary.prompt_tokens} prompt tokens from shared prefixes, "
