@@ -156,7 +156,14 @@ def preview(path: Path | None, parts: Parts) -> Preview:
 def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
     """Slots and context for this machine.  Raises ModelError where nothing fits."""
     settings = parts.settings
-    wish = capacity.Wish(settings.parallel, settings.context, longest_tokens, settings.batch_tokens, settings.threads)
+    wish = capacity.Wish(
+        settings.parallel,
+        settings.context,
+        longest_tokens,
+        settings.batch_tokens,
+        settings.threads,
+        capacity.PREFIX_SLOTS if settings.prefix else 0,
+    )
     return capacity.plan(this_machine(), parts.model.card, wish)
 
 

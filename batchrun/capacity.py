@@ -34,6 +34,7 @@ class Wish:
     longest_tokens: int | None
     batch: int
     threads: int | None
+    prefixes: int = PREFIX_SLOTS
 
 
 def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
@@ -47,9 +48,9 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     wanted = min(wanted, _padded(card.context_train))
     rows = wish.rows or DEFAULT_ROWS
     fitting = cells // wanted
-    if fitting >= 1 + PREFIX_SLOTS:
-        slots = min(rows + PREFIX_SLOTS, fitting)
-        rows = slots - PREFIX_SLOTS
+    if fitting >= 1 + wish.prefixes:
+        slots = min(rows + wish.prefixes, fitting)
+        rows = slots - wish.prefixes
     elif fitting >= 1:
         slots = rows = 1
     else:
@@ -64,8 +65,9 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
 def described(load: LoadPlan, card: ModelCard) -> str:
     """The plan in one line, with what it was made from."""
     cache = load.slots * load.context * card.cell_bytes
+    prefixes, rows = load.slots - load.rows, "row" if load.rows == 1 else "rows"
     return (
-        f"{load.rows} rows and {load.slots - load.rows} shared-prefix slots of {load.context} tokens "
+        f"{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
         f"({_size(cache)} cache, {_size(card.weights_bytes)} weights), {load.threads} threads"
     )
 

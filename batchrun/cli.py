@@ -237,6 +237,9 @@ def main() -> None:
         app()
     except BatchrunError as error:
         _end(error)
+    except KeyboardInterrupt:  # before the run has its own way with signals
+        print("batchrun: stopped before anything ran", file=sys.stderr)
+        sys.exit(130)
     except OSError as error:  # of printing: files and models raise errors of their own
         _end(OutputError(f"standard output could not be written: {error.strerror}"))
 

@@ -83,7 +83,15 @@ def _found_file(environment: Mapping[str, str]) -> Path | None:
     if named:
         return Path(named)
     places = (Path(FILE_NAME), platformdirs.user_config_path("batchrun") / FILE_NAME)
-    return next((path for path in places if path.is_file()), None)
+    return next((path for path in places if _is_readable(path)), None)
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether a file that nobody named is there for us; in a folder that we may not search it is not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _from_file(path: Path) -> dict[str, Any]:

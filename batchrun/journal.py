@@ -44,6 +44,8 @@ class Journal:
         self._stale = False  # results that --force gives up: they go when the first job comes
         self._rewritten: set[bytes] = set()  # ids that were here and that this run wrote again, or found written again
         self._moved: dict[bytes, tuple[int, int]] = {}  # place and length of lines in the file of replaced results
+        self._restored: set[bytes] = set()
+        self.complete = False  # set by a run that has seen its whole input
         self._handle = -1
         try:
             self._open(fresh, force)
@@ -109,7 +111,7 @@ class Journal:
         try:
             if not self._size and not self._stale:
                 self.path.unlink(missing_ok=True)  # nothing was written: leave nothing behind
-            elif self.damaged or (self._rewritten and (self._unfinished or self.unclaimed)):
+            elif self.damaged or (self._rewritten and (self._unfinished or self.unclaimed)) or self._outlived:
                 self._move_replaced()
         finally:
             self._lock.release()
@@ -159,6 +161,7 @@ class Journal:
         """Gives up old results, now that the run has a model and a job: a run that cannot start loses nothing."""
         if self._stale:
             self._cut(0)
+            self.replaced_path.unlink(missing_ok=True)
             self._stale = False
 
     def _take(self, key: bytes) -> bool:
@@ -182,7 +185,7 @@ class Journal:
 
     def _restore(self, key: bytes, id_key: bytes) -> Status | None:
         """Brings a moved line back, if this very job was answered before."""
-        found = self._moved.pop(key, None)
+        found = self._moved.get(key) if key not in self._restored else None
         if found is None:
             return None
         with self.replaced_path.open("rb") as file:
@@ -191,6 +194,7 @@ class Journal:
         record = record_of(line)
         if record is None or not line.endswith(b"\n"):
             return None
+        self._restored.add(key)
         self._write(line, id_key)
         return Status(record["status"])
 
@@ -213,7 +217,10 @@ class Journal:
                 for line in file:
                     is_old = file.tell() <= self._opened_size
                     moves = is_old and self._is_replaced(record_of(line))
-                    (replaced if moves else kept).write(line)
+                    if not moves:
+                        kept.write(line)
+                    elif not self._was_moved(record_of(line)):
+                        replaced.write(line)
                     self.replaced += moves
                 for stream in (replaced, kept):
                     stream.flush()
@@ -224,9 +231,21 @@ class Journal:
             new_path.unlink(missing_ok=True)
             raise OutputError(f"{self.path} still holds results that newer ones replace: {error.strerror}") from error
 
+    @property
+    def _outlived(self) -> bool:
+        """Whether there are rejections whose line is gone or mended: the run saw all lines, and none was that one."""
+        unclaimed = (key for key, status in self._not_ok.items() if status is Status.REJECTED and self._done[key])
+        return self.complete and any(unclaimed)
+
+    def _was_moved(self, record: dict[str, str] | None) -> bool:
+        """Whether this very result lies among the replaced ones already."""
+        return record is not None and key_of(record["id"], record["digest"]) in self._moved
+
     def _is_replaced(self, record: dict[str, str] | None) -> bool:
         if record is None:
             return True
+        if self.complete and record["status"] == Status.REJECTED:
+            return self._take(key_of(record["id"], record["digest"]))
         if key_of(record["id"]) not in self._rewritten:
             return False
         return record["status"] not in FINAL_STATUSES or self._take(key_of(record["id"], record["digest"]))

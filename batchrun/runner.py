@@ -238,10 +238,12 @@ class Runner:
         stats = self._loaded_worker().end(rest_s)
         self._burst = None
         self._ends.sink.sync()
-        self._ends.stats.append(stats)
-        self.summary.add_burst(stats)
+        self._ends.stats.append(stats)  # before the rest: whoever pulls the plug now loses no line
+        self.summary.bursts += 1
         if rest_s:
+            began_s = self._ends.clock()
             self._ends.stop.wait(rest_s)
+            self.summary.rest_s += self._ends.clock() - began_s
 
     def _wind_down(self) -> None:
         """After a signal: what waits stays undone, what runs may finish within the grace time."""

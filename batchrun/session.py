@@ -93,6 +93,8 @@ def run(settings: Settings, files: Files, *, fresh: bool, force: bool) -> int:
             stats = StatsFile(stats_path, fresh=fresh) if stats_path else NoStatsFile()
             try:
                 summary = _run_line(settings, files, path, sink, stats, stop)
+                if isinstance(sink, Journal):
+                    sink.complete = not summary.interrupted
             finally:
                 stats.close()
         finally:

@@ -28,6 +28,8 @@ class StatsFile:
                 if fresh:
                     path.unlink()
                     self.next_burst = 1
+            elif not os.access(path.parent, os.W_OK):
+                raise OutputError(f"{path} could not be written: {path.parent} is no folder that we may write to")
         except OSError as error:
             raise OutputError(f"{path} cannot be read: {error.strerror}") from error
 

@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from batchrun.core import Result, Status
-from batchrun.stats import BurstStats
 
 REASONS_SHOWN = 5
 
@@ -42,10 +41,6 @@ class Summary:
         self.cached_tokens += result.usage.cached_tokens
         self.completion_tokens += result.usage.completion_tokens
         self.forced_tokens += result.usage.forced_tokens
-
-    def add_burst(self, stats: BurstStats) -> None:
-        self.bursts += 1
-        self.rest_s += stats.seconds["rest"]
 
 
 def lines(summary: Summary, where: str) -> list[str]:

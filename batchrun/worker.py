@@ -85,7 +85,10 @@ class Worker:
         return self._engine.drop_waiting()
 
     def end(self, rest_s: float) -> BurstStats:
-        """Closes the burst.  Rows may still run on into the next one, where no rest parts the two."""
+        """Closes the burst, after which `rest_s` of rest are meant to come.
+
+        Rows may still run on into the next burst, where no rest parts the two.
+        """
         burst = self.burst
         assert burst is not None, "only an open burst can end"
         self.burst = None

@@ -224,7 +224,7 @@ def test_an_output_that_cannot_be_written_ends_with_6(folder: Path, option: str)
     run = batchrun(folder, "run", "jobs.jsonl", option, "missing/out.jsonl")
     assert run.status == 6
     assert "missing/out.jsonl" in run.err
-    assert "No such file or directory" in run.err
+    assert "No such file or directory" in run.err or "no folder that we may write to" in run.err
 
 
 # -- starting over, changing
@@ -501,3 +501,28 @@ def test_a_schema_that_only_refers_to_itself_is_a_rejection(tmp_path: Path) -> N
     found = {record["index"]: record for record in read(tmp_path / "jobs.results.jsonl")}
     assert found[1]["status"] == "rejected"
     assert found[2]["status"] != "rejected"
+
+
+def test_a_rejection_without_an_id_goes_once_its_line_is_mended(tmp_path: Path) -> None:
+    path = write_jobs(tmp_path / "jobs.jsonl", ["garbage", {"id": "b", "prompt": "q", "max_tokens": 300}])
+    batchrun(tmp_path, "run", path.name)
+    write_jobs(path, [{"id": "a", "prompt": "p", "max_tokens": 300}, {"id": "b", "prompt": "q", "max_tokens": 300}])
+    batchrun(tmp_path, "run", path.name)
+    assert sorted(record["id"] for record in read(tmp_path / "jobs.results.jsonl")) == ["a", "b"]
+
+
+def test_flipping_a_setting_back_and_forth_keeps_each_result_once(tmp_path: Path) -> None:
+    path = write_jobs(tmp_path / "jobs.jsonl", [{"id": "a", "prompt": "p"}])
+    for _ in range(3):
+        batchrun(tmp_path, "run", path.name, "--max-tokens", "300")
+        batchrun(tmp_path, "run", path.name, "--max-tokens", "301")
+    assert len(read(tmp_path / "jobs.results.jsonl")) == 1
+    assert len(read(tmp_path / "jobs.results.replaced.jsonl")) <= 2
+
+
+def test_fresh_and_force_forget_the_replaced_results_too(tmp_path: Path) -> None:
+    path = write_jobs(tmp_path / "jobs.jsonl", [{"id": "a", "prompt": "p"}])
+    batchrun(tmp_path, "run", path.name, "--max-tokens", "300")
+    batchrun(tmp_path, "run", path.name, "--max-tokens", "301")
+    batchrun(tmp_path, "run", path.name, "--max-tokens", "301", "--fresh", "--force")
+    assert "nothing to do" not in batchrun(tmp_path, "run", path.name, "--max-tokens", "300").err
