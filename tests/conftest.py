@@ -1,10 +1,13 @@
 """What holds for all tests: hypothesis looks for bugs and not at the clock; nobody's own profiles change a result."""
 
 import os
+import signal
 import tempfile
 
 from hypothesis import HealthCheck, settings
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background it is ignored,
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and every process that they start would ignore it too
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="batchrun-tests-")  # subprocesses get it too
 
 settings.register_profile("batchrun", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
