@@ -85,6 +85,7 @@ class Parts:
     model: Model
     guide: Guide
     preparer: Preparer
+    profiled: bool = False  # whether a profile filled the settings
     notices: tuple[str, ...] = ()  # what a user should be told once
 
 
@@ -104,7 +105,14 @@ def open_parts(settings: Settings, *, profiled: bool = True) -> Parts:
     notices = (f"using the profile that tune made on {found.measured_on}",) if found else ()
     threads = settings.threads or this_machine().threads
     guide = Guide(model.tokenizer.for_guide(), model.tokenizer.vocab, threads)
-    return Parts(settings, model, guide, Preparer(model, guide), (*notices, *model.card.notices))
+    return Parts(
+        settings,
+        model,
+        guide,
+        Preparer(model, guide, settings.layout),
+        found is not None,
+        (*notices, *model.card.notices),
+    )
 
 
 def job_reader(settings: Settings, path: Path | None) -> JobReader:
@@ -163,6 +171,8 @@ def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
         settings.batch_tokens,
         settings.threads,
         capacity.PREFIX_SLOTS if settings.prefix else 0,
+        flash=settings.flash is not False,
+        kv="f16" if settings.kv == "auto" else settings.kv,
     )
     return capacity.plan(this_machine(), parts.model.card, wish)
 

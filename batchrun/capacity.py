@@ -10,6 +10,8 @@ from batchrun.backends.base import LoadPlan, ModelCard
 from batchrun.errors import ModelError
 
 DEFAULT_ROWS = 8
+MOST_ROWS = 16  # tried where nobody says a width
+SHARE_FOR_MORE = 0.25  # of the memory for slots: rows beyond the usual get no more than that
 PREFIX_SLOTS = 2  # a shared instruction, and a document or system prompt under or beside it
 SHARE_OF_MEMORY = 0.8  # of what is available now; the rest is for everybody else
 WORK_BYTES = 400 << 20  # buffers of a forward, the interpreter, the tokenizer
@@ -35,6 +37,8 @@ class Wish:
     batch: int
     threads: int | None
     prefixes: int = PREFIX_SLOTS
+    flash: bool = True
+    kv: str = "f16"
 
 
 def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
@@ -43,33 +47,41 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     Raises ModelError where not even one row fits.
     """
     budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_bytes - WORK_BYTES
-    cells = budget // max(card.cell_bytes, 1)
+    cell_bytes = _cell_bytes(card, wish.kv)
+    cells = budget // max(cell_bytes, 1)
     wanted = wish.context or _padded(min(wish.longest_tokens or UNKNOWN_CONTEXT, card.context_train))
     wanted = min(wanted, _padded(card.context_train))
-    rows = wish.rows or DEFAULT_ROWS
     fitting = cells // wanted
+    rows = wish.rows or (MOST_ROWS if fitting * SHARE_FOR_MORE >= MOST_ROWS else DEFAULT_ROWS)
     if fitting >= 1 + wish.prefixes:
         slots = min(rows + wish.prefixes, fitting)
         rows = slots - wish.prefixes
     elif fitting >= 1:
         slots = rows = 1
     else:
-        needed, there = card.weights_bytes + WORK_BYTES + wanted * card.cell_bytes, machine.available_bytes
+        needed, there = card.weights_bytes + WORK_BYTES + wanted * cell_bytes, machine.available_bytes
         raise ModelError(
             f"one row of {wanted} tokens needs {needed / SHARE_OF_MEMORY / 2**30:.1f} GiB with this model, "
             f"{there / 2**30:.1f} GiB are available; expected a smaller --context, a smaller model, or more memory"
         )
-    return LoadPlan(rows, slots, wanted, max(wish.batch, slots), wish.threads or machine.threads)
+    threads = wish.threads or machine.threads
+    return LoadPlan(rows, slots, wanted, max(wish.batch, slots), threads, wish.flash, wish.kv)
 
 
-def described(load: LoadPlan, card: ModelCard) -> str:
-    """The plan in one line, with what it was made from."""
-    cache = load.slots * load.context * card.cell_bytes
+def described(load: LoadPlan, card: ModelCard, *, fixed: bool) -> str:
+    """The plan in one line, with what it was made from.  `fixed`: whether somebody asked for that many rows."""
+    cache = load.slots * load.context * _cell_bytes(card, load.kv)
+    total = cache + card.weights_bytes + WORK_BYTES
     prefixes, rows = load.slots - load.rows, "row" if load.rows == 1 else "rows"
     return (
-        f"{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
-        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights), {load.threads} threads"
+        f"{'' if fixed else 'up to '}{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
+        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights, {_size(total)} in all), {load.threads} threads"
     )
+
+
+def _cell_bytes(card: ModelCard, kv: str) -> int:
+    """Of the cache for one token, in the number format of the cache (Q8_0: 34 bytes for 32 numbers)."""
+    return card.cell_bytes * 17 // 32 if kv == "q8_0" else card.cell_bytes
 
 
 def _padded(tokens: int) -> int:

@@ -11,15 +11,18 @@ from typing import Any
 
 from batchrun import capacity
 from batchrun.assembly import Parts, job_reader, slot_plan, too_long
+from batchrun.config import LAYOUTS
 from batchrun.core import Job, Rejection, Request
 from batchrun.errors import InputError, JobError
 from batchrun.jobs import rejection
 from batchrun.prefix import Share, plan
+from batchrun.prompts import Preparer
 from batchrun.result_lines import finished_keys
 from batchrun.source import Source
 
 WINDOW_JOBS = 256  # prefixes are planned over as many jobs as a burst holds, about
 REJECTIONS_SHOWN = 20
+WORTH_CHANGING = 0.9  # another layout is recommended where it computes no more than this share of the tokens
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Report:
     schemas: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
     computed_tokens: int = 0
+    layouts: dict[str, int] = field(default_factory=dict)  # prompt tokens that each layout would compute
     max_tokens: int = 0
     longest_tokens: int = 0
     longest_id: str = ""
@@ -69,7 +73,7 @@ def check(parts: Parts, path: Path | None, source: Source, output: Path | None) 
     train = parts.model.card.context_train
     longest = max((request.need_tokens for request, _ in found if request.need_tokens <= train), default=None)
     load = slot_plan(parts, longest)
-    report.plan = capacity.described(load, parts.model.card)
+    report.plan = capacity.described(load, parts.model.card, fixed=parts.settings.parallel is not None)
     fitting = []
     for request, data in found:
         if request.need_tokens > load.context:
@@ -78,6 +82,8 @@ def check(parts: Parts, path: Path | None, source: Source, output: Path | None) 
         else:
             fitting.append(request)
     _count(report, fitting, share=parts.settings.prefix)
+    if parts.settings.prefix and any(request.job.document is not None for request in fitting):
+        report.layouts = _layouts(parts, fitting, report.computed_tokens)
     report.rejected.sort(key=lambda item: item.index)
     return report
 
@@ -112,6 +118,7 @@ def lines(report: Report) -> list[str]:
         saved = report.prompt_tokens - report.computed_tokens
         share = 100 * saved / report.prompt_tokens
         said.append(f"prompts: {report.prompt_tokens} tokens, {saved} ({share:.0f} %) shared and computed once")
+        said += _advice(report)
         said.append(f"answers: at most {report.max_tokens} tokens")
         said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {_printable(report.longest_id)})")
         kinds = ", ".join(f"{name} x {count}" for name, count in report.schemas.most_common(10))
@@ -138,9 +145,29 @@ def _count(report: Report, requests: list[Request], *, share: bool) -> None:
         report.max_tokens += request.job.max_tokens
         if request.need_tokens > report.longest_tokens:
             report.longest_tokens, report.longest_id = request.need_tokens, request.job.id
-    for begin in range(0, len(requests), WINDOW_JOBS):
-        window = requests[begin : begin + WINDOW_JOBS]
-        report.computed_tokens += computed_tokens(window) if share else sum(len(r.tokens) for r in window)
+    report.computed_tokens = _over_windows(requests) if share else report.prompt_tokens
+
+
+def _layouts(parts: Parts, requests: list[Request], computed: int) -> dict[str, int]:
+    """What the settings' layout computes, and what the other one would."""
+    chosen = parts.settings.layout
+    other = next(name for name in LAYOUTS if name != chosen)
+    preparer = Preparer(parts.model, parts.guide, other)
+    return {chosen: computed, other: _over_windows([preparer.prepare(request.job, "", 0.0) for request in requests])}
+
+
+def _advice(report: Report) -> list[str]:
+    """A word on the layout, where the other one would save something that counts."""
+    if not report.layouts:
+        return []
+    (chosen, computed), (other, would) = report.layouts.items()
+    if would > WORTH_CHANGING * computed:
+        return []
+    return [f"layout: {chosen} computes {computed} tokens, {other} would compute {would}: try --layout {other}"]
+
+
+def _over_windows(requests: list[Request]) -> int:
+    return sum(computed_tokens(requests[begin : begin + WINDOW_JOBS]) for begin in range(0, len(requests), WINDOW_JOBS))
 
 
 def computed_tokens(requests: list[Request]) -> int:

@@ -38,6 +38,15 @@ Threads = Annotated[int | None, typer.Option(help="Processor threads. Default: o
 Prefix = Annotated[
     bool | None, typer.Option("--prefix/--no-prefix", help="Compute shared prefixes once (default) or not.")
 ]
+Flash = Annotated[bool | None, typer.Option("--flash/--no-flash", help="Flash attention. Default: on.")]
+Kv = Annotated[str | None, typer.Option(help="Number format of the KV cache: f16 (default) or q8_0, half the memory.")]
+Lookup = Annotated[
+    bool | None,
+    typer.Option("--lookup/--no-lookup", help="Try continuations found in the prompt (default), where it pays."),
+]
+Layout = Annotated[
+    str | None, typer.Option(help="What leads a prompt: prompt-first (default), or document-first (see check).")
+]
 BurstSeconds = Annotated[float | None, typer.Option(help="Predicted seconds of work in one burst. Default: 20.")]
 RestSeconds = Annotated[float | None, typer.Option(help="Seconds of rest between bursts. Default: 0.")]
 GraceSeconds = Annotated[float | None, typer.Option(help="Seconds that running rows get after Ctrl-C. Default: 10.")]
@@ -96,8 +105,12 @@ def run(
     engine: Engine = None,
     weights: Weights = None,
     prefix: Prefix = None,
+    layout: Layout = None,
+    lookup: Lookup = None,
     batch_tokens: BatchTokens = None,
     threads: Threads = None,
+    flash: Flash = None,
+    kv: Kv = None,
     burst_seconds: BurstSeconds = None,
     rest_seconds: RestSeconds = None,
     grace_seconds: GraceSeconds = None,
@@ -139,6 +152,7 @@ def check(
     engine: Engine = None,
     weights: Weights = None,
     prefix: Prefix = None,
+    layout: Layout = None,
     batch_tokens: BatchTokens = None,
     config: Config = None,
     as_json: AsJson = False,
@@ -162,28 +176,32 @@ def check(
 
 @app.command(epilog="Example:  batchrun bench research --mode serial,continuous --repeat 3")
 def bench(
-    workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, staggered, or plain.")],
+    workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, staggered, levers, or plain.")],
     jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.")] = None,
     repeat: Annotated[int, typer.Option(help="Runs of each mode, in turn; medians are shown.", min=1)] = 3,
     mode: Annotated[str, typer.Option(help="Of serial, static, continuous; joined by commas.")] = "continuous",
     peer: Annotated[str | None, typer.Option(help="llama-server=PATH: run the same through it.")] = None,
     streams: Annotated[str, typer.Option(help="Widths to sweep over, such as 1,2,4,8.")] = "",
-    sweep_weights: Annotated[str, typer.Option(help="Formats to sweep over, such as as-is,q8_0,q4_0.")] = "",
+    sweep_weights: Annotated[str, typer.Option(help="Formats or .gguf paths to sweep over: q8_0,q4_0.")] = "",
     model: Model = None,
     engine: Engine = None,
     weights: Weights = None,
     parallel: Parallel = None,
     prefix: Prefix = None,
+    layout: Layout = None,
+    lookup: Lookup = None,
     batch_tokens: BatchTokens = None,
     threads: Threads = None,
+    flash: Flash = None,
+    kv: Kv = None,
     seed: Seed = None,
     config: Config = None,
     as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """Time a generated workload and print medians: wall, tokens, validated results a minute, shares of the time.
 
-    Modes run in turn on the same weights. The table is Markdown; under it stands how near batchrun came to the bare
-    kernels.
+    Modes run in turn on the same weights. Under the table stands how near batchrun came to the bare kernels.
     """
     flags = _flags(locals())
     from batchrun.bench import board, figures
@@ -202,7 +220,7 @@ def bench(
     if as_json:
         typer.echo(json.dumps(figures.as_json(found.rows) | {"notes": found.notes}, indent=2))
     else:
-        typer.echo("\n".join([figures.table(found.rows), *(f"\n{note}" for note in found.notes)]))
+        typer.echo("\n".join([figures.table(found.rows, markdown=markdown), *(f"\n{note}" for note in found.notes)]))
 
 
 @app.command(epilog="Example:  batchrun tune jobs/contacts.jsonl")
@@ -213,7 +231,7 @@ def tune(
     engine: Engine = None,
     config: Config = None,
 ) -> None:
-    """Find the fastest weights format, width and threads for this model on this machine; later runs use them.
+    """Find the fastest weights format, attention, cache, width and threads on this machine; later runs use them.
 
     Takes some minutes: a sample of the jobs is run with each setting. What it finds fills only what you leave open.
     """

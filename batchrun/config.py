@@ -38,7 +38,11 @@ class Settings:
     context: int | None = _setting(None, "tokens in one slot", 16, 1 << 24)
     batch_tokens: int = _setting(512, "tokens in one forward", 16, 1 << 16)
     threads: int | None = _setting(None, "processor threads", 1, 4096)
+    flash: bool | None = _setting(None, "flash attention")
+    kv: str = _setting("auto", "auto, f16 or q8_0")
     prefix: bool = _setting(True, "compute shared prefixes once")
+    lookup: bool = _setting(True, "try continuations found in the prompt")
+    layout: str = _setting("prompt-first", "prompt-first or document-first")
     burst_seconds: float = _setting(20.0, "predicted seconds of work in one burst", 0.1, 86400)
     rest_seconds: float = _setting(0.0, "seconds of rest between bursts", 0, 86400)
     grace_seconds: float = _setting(10.0, "seconds that running rows get after the first signal", 0, 86400)
@@ -61,6 +65,14 @@ class Settings:
 
 ENGINES = ("auto", "llamacpp", "fake")
 WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
+LAYOUTS = ("prompt-first", "document-first")
+KV_FORMATS = ("auto", "f16", "q8_0")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "engine": ENGINES,
+    "weights": WEIGHTS,
+    "kv": KV_FORMATS,
+    "layout": LAYOUTS,
+}
 
 
 def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
@@ -72,9 +84,9 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
         if value is not None:
             values[name] = _checked(name, value, f"--{name.replace('_', '-')}")
     settings = Settings(**values)
-    for name, value, known in (("engine", settings.engine, ENGINES), ("weights", settings.weights, WEIGHTS)):
-        if value not in known:
-            raise UsageError(f"{name} {value!r} is unknown; expected {_one_of(known)}")
+    for name, known in CHOICES.items():
+        if getattr(settings, name) not in known:
+            raise UsageError(f"{name} {getattr(settings, name)!r} is unknown; expected {_one_of(known)}")
     return settings
 
 

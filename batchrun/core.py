@@ -122,6 +122,10 @@ class Constraint(Protocol):
         """Takes a drawn token and gives the tokens that the grammar now forces."""
         ...
 
+    def allows(self, tokens: Seq[int]) -> int:
+        """How many of these tokens, one after the other, the grammar would take.  Changes nothing."""
+        ...
+
 
 class Grammar(Protocol):
     """A compiled schema, ready to be started once per row.
@@ -172,10 +176,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a backend can hold, counted in slots and tokens, and what it is good at.
+    """What a backend can hold, counted in slots and tokens, and what it can do.
 
-    `cut`: a copy may take only the beginning of its source.  `forced_run_tokens`: the shortest run of forced tokens
-    that is cheaper fed at once than one a step while other rows decode.
+    `cut`: it can keep the beginning of a sequence without the rest.
     """
 
     slots: int
@@ -184,16 +187,43 @@ class Limits:
     batch: int  # tokens in one forward
     vocab: int  # width of a row of logits
     cut: bool = True
-    forced_run_tokens: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How to fill the next step, by what steps have cost so far.
+
+    `chunk_tokens`: the most prefill tokens in one step.  `run_tokens`: the shortest run of tokens that is cheaper fed
+    at once than one a step while other rows decode.  `join_tokens`: the longest prompt piece that is cheaper computed
+    beside pieces of other lengths than in a step of its own.  `rows`: how many may run.
+    """
+
+    chunk_tokens: int
+    rows: int
+    run_tokens: int = 8
+    join_tokens: int = 4
 
 
 class Feed(NamedTuple):
-    """Tokens to append to a slot, which holds `start` tokens now.  `sampling` is None where no token is wanted back."""
+    """Tokens to append to a slot, which holds `start` tokens now.  `sampling` is None where no token is wanted back.
+
+    The last `proposed` of the tokens are a guess: a token is wanted after each of them, and after the one before them.
+    """
 
     slot: int
     start: int
     tokens: Seq[int]
     sampling: Sampling | None
+    proposed: int = 0
+
+    @property
+    def draws(self) -> int:
+        """Tokens wanted back."""
+        return 0 if self.sampling is None else 1 + self.proposed
+
+    @property
+    def proposal(self) -> Seq[int]:
+        return self.tokens[len(self.tokens) - self.proposed :]
 
 
 class Copy(NamedTuple):
@@ -204,13 +234,21 @@ class Copy(NamedTuple):
     tokens: int
 
 
+class Cut(NamedTuple):
+    """Keeps the first `tokens` tokens of a slot and forgets the rest."""
+
+    slot: int
+    tokens: int
+
+
 class Step(NamedTuple):
-    """What the backend does next: frees, then copies, then feeds.  Feeds are ordered by slot, at most one a slot.
+    """What the backend does next: frees, cuts, copies, feeds.  Feeds are ordered by slot, at most one a slot.
 
     The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.
     """
 
     frees: tuple[int, ...]
+    cuts: tuple[Cut, ...]
     copies: tuple[Copy, ...]
     feeds: tuple[Feed, ...]
     prefill_tokens: int
@@ -226,11 +264,15 @@ class Drawn(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a draw came to: the tokens to append (drawn, then forced), and why the sequence ends, if it does."""
+    """What a feed's draws came to: the tokens to append, and why the sequence ends, if it does.
+
+    `drawn` of the tokens were drawn, the others were forced by those.
+    """
 
     slot: int
     tokens: tuple[int, ...]
     finish: FinishReason | None
+    drawn: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,21 @@ ends the rows that were in it, and the rest go on.
 """
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 
 from batchrun.backends.base import Backend, Tokenizer
-from batchrun.core import Completion, Drawn, FinishReason, Outcome, Request, Step, Timing, Usage
-from batchrun.cost import Cost
+from batchrun.core import Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
+from batchrun.cost import Cost, work
 from batchrun.errors import BackendError
 from batchrun.guide import Guide
+from batchrun.lookup import Record, Trail, chosen, matching
 from batchrun.prefix import Planned
 from batchrun.prefix import plan as plan_prefixes
 from batchrun.scheduler import Scheduler
 from batchrun.sequence import Sequence
 from batchrun.stats import Meter
+from batchrun.width import Width
 
 NEAR_TIE_LOGITS = 0.5
 """Two tokens whose logits differ by less may change places when the batch around a row changes: kernels for other
@@ -30,7 +32,10 @@ FAILURES_TOLERATED = 2
 
 
 class Engine:
-    """Runs requests on a backend.  `share_prefixes` off computes every prompt whole."""
+    """Runs requests on a backend.
+
+    `share_prefixes` off computes every prompt whole; `look_ahead` off draws every token in a step of its own.
+    """
 
     def __init__(
         self,
@@ -40,8 +45,9 @@ class Engine:
         cost: Cost,
         clock: Callable[[], float],
         *,
-        rows: int,
+        width: Width,
         share_prefixes: bool = True,
+        look_ahead: bool = True,
     ) -> None:
         self.meter = Meter()
         self._backend = backend
@@ -49,8 +55,11 @@ class Engine:
         self._guide = guide
         self._cost = cost
         self._clock = clock
-        self._scheduler = Scheduler(backend.limits, rows)
+        self._width = width
+        self._scheduler = Scheduler(backend.limits, width.most)
         self._share_prefixes = share_prefixes
+        self._look_ahead = look_ahead and backend.limits.cut
+        self._trails = Record()
         self._failures = 0
 
     @property
@@ -68,13 +77,19 @@ class Engine:
     def fits(self, request: Request) -> bool:
         return self._scheduler.fits(request)
 
-    def submit(self, requests: Seq[Request]) -> None:
-        """Plans what the requests share among themselves and with what lies in slots, and queues them."""
+    def plan(self, requests: Seq[Request]) -> list[Planned]:
+        """Orders requests, and says what they share among themselves and with what lies in slots."""
         if self._share_prefixes:
-            cut = self._backend.limits.cut
-            self._scheduler.submit(plan_prefixes(requests, self._scheduler.resident, cut=cut))
-        else:
-            self._scheduler.submit(Planned(request, None) for request in requests)
+            return plan_prefixes(requests, self._scheduler.resident, cut=self._backend.limits.cut)
+        return [Planned(request, None) for request in requests]
+
+    def take(self, planned: Seq[Planned]) -> None:
+        """Queues requests in the order of a plan."""
+        self._scheduler.submit(planned)
+
+    def submit(self, requests: Seq[Request]) -> None:
+        """Plans requests by themselves, and queues them."""
+        self.take(self.plan(requests))
 
     def cancel(self, request: Request) -> Completion | None:
         """Ends a request at this token boundary; gives what it had said, if it was running."""
@@ -93,7 +108,9 @@ class Engine:
     def step(self) -> list[Completion]:
         """One step for every running row.  Gives the requests that ended in it."""
         started_s = self._clock()
-        step = self._scheduler.plan()
+        if self._look_ahead:
+            self._propose()
+        step = self._scheduler.plan(self._cost.pace(self._backend.limits.batch, self._width.rows))
         for sequence in self._scheduler.admitted:
             sequence.admitted_s = started_s
         try:
@@ -102,8 +119,12 @@ class Engine:
             return self._fail(error)
         now_s = self._clock()
         if step.feeds:
-            self._count(step, len(drawn), model_s)
-        ended = self._scheduler.commit(step, [self._outcome(token, now_s) for token in drawn])
+            self._count(step, model_s)
+        said = list(self._outcomes(step, drawn, now_s))
+        if not step.prefill_tokens:
+            tokens = sum(len(outcome.tokens) for outcome in said)
+            self._width.saw(step.decoding_rows, tokens, model_s, waiting=self.waiting > 0)
+        ended = self._scheduler.commit(step, said)
         completions = [self._completion(sequence) for sequence in ended]
         self._failures = 0
         self.meter.model_s += model_s
@@ -116,43 +137,92 @@ class Engine:
         started_s = self._clock()
         for slot in step.frees:
             self._backend.free(slot)
+        for cut in step.cuts:
+            self._backend.cut(cut)
         for copy in step.copies:
             self._backend.copy(copy)
         if not step.feeds:
             return [], self._clock() - started_s, 0.0
         pending = self._backend.forward(step.feeds)
         forwarded_s = self._clock()
-        masks = self._guide.masks([self._scheduler.at(feed.slot).constraint for feed in step.feeds if feed.sampling])
+        draws = [feed for feed in step.feeds if feed.draws]
+        masks = self._guide.masks([(self._scheduler.at(feed.slot).constraint, feed.proposal) for feed in draws])
         masked_s = self._clock()
         drawn = self._backend.sample(pending, masks)
         return drawn, self._clock() - masked_s + forwarded_s - started_s, masked_s - forwarded_s
 
-    def _outcome(self, drawn: Drawn, now_s: float) -> Outcome:
-        """What a drawn token comes to: an end, or tokens to append."""
-        sequence = self._scheduler.at(drawn.slot)
+    def _propose(self) -> None:
+        """Gives rows on a trail a proposal, where trying it is expected to pay."""
+        decoding = self._scheduler.decoding
+        on_trail = {}
+        for sequence in decoding:
+            if sequence.trail is None:
+                sequence.trail = Trail(sequence.tokens)
+            sequence.trail.follow()
+            if sequence.trail.found:
+                on_trail[sequence.slot] = sequence
+        if not on_trail:
+            return
+        depth = max(len(sequence.tokens) for sequence in on_trail.values())
+        runs = [(slot, sequence.trail.run) for slot, sequence in on_trail.items() if sequence.trail]
+        slots, length = chosen(runs, len(decoding), self._cost.prices(depth), self._trails)
+        for slot in slots:
+            sequence = on_trail[slot]
+            proposal = sequence.trail.ahead(length) if sequence.trail else ()
+            if sequence.constraint:
+                proposal = proposal[: sequence.constraint.allows(proposal)]
+            sequence.proposal = proposal
+
+    def _outcomes(self, step: Step, drawn: Seq[Drawn], now_s: float) -> Iterator[Outcome]:
+        """What each feed's draws come to."""
+        place = 0
+        for feed in step.feeds:
+            if feed.draws:
+                yield self._outcome(feed, drawn[place : place + feed.draws], now_s)
+                place += feed.draws
+
+    def _outcome(self, feed: Feed, drawn: Seq[Drawn], now_s: float) -> Outcome:
+        """Tokens to append, or an end.  A draw counts as long as all that was said before it had been proposed."""
+        sequence = self._scheduler.at(feed.slot)
         if sequence.first_token_s is None:
             sequence.first_token_s = now_s
         sequence.last_token_s = now_s
-        if drawn.margin < NEAR_TIE_LOGITS:
-            sequence.near_ties.append((sequence.completion_tokens, drawn.margin))
-            self.meter.near_ties += 1
+        said: list[int] = []
+        count, finish = 0, None
+        while not finish and (not said or matching(feed.proposal, said) == len(said)):
+            piece, finish = self._said(sequence, said, drawn[len(said)])
+            count += bool(piece)
+            said += piece
+        self.meter.proposed_tokens += feed.proposed
+        self.meter.accepted_tokens += matching(feed.proposal, said)
+        return Outcome(feed.slot, tuple(said), finish, count)
+
+    def _said(self, sequence: Sequence, said: list[int], drawn: Drawn) -> tuple[tuple[int, ...], FinishReason | None]:
+        """The tokens that a draw adds behind what was said in this step: itself, and those it forces."""
         token = drawn.token
-        said = () if token in self._tokenizer.stop_tokens else (token,)
+        if drawn.margin < NEAR_TIE_LOGITS:
+            sequence.near_ties.append((sequence.completion_tokens + len(said), drawn.margin))
+            self.meter.near_ties += 1
+        self.meter.drawn_tokens += 1
+        if sequence.trail and sequence.trail.found and not said:
+            self._trails.saw(sequence.trail.run, sequence.trail.says(token))
+        own = () if token in self._tokenizer.stop_tokens else (token,)
         if sequence.constraint:  # it is asked about an end too: one that gave up allows nothing but an end
             accepted = sequence.constraint.accept(token)
             sequence.error = accepted.error
-            ends = accepted.ended or not said
+            ends = accepted.ended or not own
             finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if ends else None
-            return Outcome(drawn.slot, (*said, *accepted.forced), finish)
-        if not said:
-            return Outcome(drawn.slot, (), FinishReason.STOP)
+            return (*own, *accepted.forced), finish
+        if not own:
+            return (), FinishReason.STOP
         stop = sequence.request.job.stop if sequence.request else ()
-        return Outcome(drawn.slot, (token,), FinishReason.STOP if stop and self._said(sequence, token, stop) else None)
+        stops = stop and self._stopped([*sequence.completion, *said, token], stop)
+        return own, FinishReason.STOP if stops else None
 
-    def _said(self, sequence: Sequence, token: int, stop: tuple[str, ...]) -> bool:
-        """Whether this token completes a stop string.  Looks at the end of the answer only."""
+    def _stopped(self, completion: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token completes a stop string.  Looks at the end of the answer only."""
         longest = max(len(text.encode()) for text in stop)
-        tail = self._tokenizer.decode([*sequence.completion[-4 * longest - 16 :], token])
+        tail = self._tokenizer.decode(completion[-4 * longest - 16 :])
         return any(text.encode() in tail for text in stop)
 
     def _completion(self, sequence: Sequence) -> Completion:
@@ -191,15 +261,16 @@ class Engine:
             text = text[: min(places)] if places else text
         return text
 
-    def _count(self, step: Step, draws: int, model_s: float) -> None:
+    def _count(self, step: Step, model_s: float) -> None:
         meter, rows = self.meter, self._scheduler.running
         meter.steps += 1
         meter.rows += rows
         meter.rows_peak = max(meter.rows_peak, rows)
         meter.computed_tokens += step.prefill_tokens
-        meter.drawn_tokens += draws
         meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
-        self._cost.saw_step(step.prefill_tokens, step.decoding_rows, model_s)
+        done = work(step.feeds)
+        meter.prefill_kcells += done.token_cells
+        self._cost.saw_step(done, model_s)
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

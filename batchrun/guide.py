@@ -12,7 +12,11 @@ from collections.abc import Sequence as Seq
 
 import numpy as np
 from llguidance import LLExecutor, LLMatcher, LLTokenizer
-from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask_par
+from llguidance.numpy import (
+    allocate_token_bitmask,
+    fill_next_token_bitmask_par,
+    fill_next_token_bitmask_par_with_draft_tokens,
+)
 from numpy.typing import NDArray
 
 from batchrun.core import Accepted, Constraint, Grammar, Problem, Schema
@@ -47,20 +51,34 @@ class Guide:
         self._compiled.move_to_end(schema)
         return compiled
 
-    def masks(self, constraints: Seq[Constraint | None]) -> NDArray[np.int32] | None:
-        """Masks `int32[len(constraints), ceil(vocab / 32)]`, bit 1 = allowed; a row without a constraint allows all.
+    def masks(self, draws: Seq[tuple[Constraint | None, Seq[int]]]) -> NDArray[np.int32] | None:
+        """A mask for each draw, `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed.
 
-        None if no row has a constraint.  The array is reused by the next call.
+        `draws`: each feed's constraint and the proposal in it: a feed draws once, and once more behind every proposed
+        token.  Without a constraint all is allowed; None if no feed has one.  The array is reused by the next call.
         """
-        guided = [(row.matcher, place) for place, row in enumerate(constraints) if isinstance(row, Row)]
-        if not guided:
+        plain: list[tuple[LLMatcher, int]] = []
+        proposing: list[tuple[LLMatcher, int, list[int]]] = []
+        rows = free = 0
+        for row, proposal in draws:
+            if not isinstance(row, Row):
+                free += 1 + len(proposal)
+            elif proposal:
+                proposing.append((row.matcher, rows, list(proposal)))
+            else:
+                plain.append((row.matcher, rows))
+            rows += 1 + len(proposal)
+        if free == rows:
             return None
-        if len(self._masks) < len(constraints):
-            self._masks = np.zeros((len(constraints), self._masks.shape[1]), dtype=np.int32)
-        masks: NDArray[np.int32] = self._masks[: len(constraints)]
-        if len(guided) < len(constraints):
+        if len(self._masks) < rows:
+            self._masks = np.zeros((rows, self._masks.shape[1]), dtype=np.int32)
+        masks: NDArray[np.int32] = self._masks[:rows]
+        if free:
             masks.fill(ALL_ALLOWED)
-        fill_next_token_bitmask_par(self._executor, guided, masks)
+        if plain:
+            fill_next_token_bitmask_par(self._executor, plain, masks)
+        if proposing:
+            fill_next_token_bitmask_par_with_draft_tokens(self._executor, proposing, masks)
         return masks
 
 
@@ -103,6 +121,9 @@ class Row:
         if forced and not matcher.consume_tokens(forced):
             return Accepted(error=f"forced tokens were refused: {first_line(matcher.get_error())}")
         return Accepted(tuple(forced), ended=matcher.is_stopped())
+
+    def allows(self, tokens: Seq[int]) -> int:
+        return int(self.matcher.validate_tokens(list(tokens)))
 
 
 def first_line(text: str) -> str:

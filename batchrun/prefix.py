@@ -61,7 +61,8 @@ def plan(requests: Sequence[Request], resident: Iterable[Prefix], *, cut: bool) 
     """Orders `requests` so that sharers stand together, and says what each shares.
 
     `resident`: prefixes that still lie in slots.  `cut`: whether the beginning of one may be taken without the rest.
-    Within the order, a group stands where its first member stood.
+    Within the order, a group stands where its first member stood, and within a group those with the largest budgets
+    lead: an answer that starts last and is long would run on alone.
     """
     kept = tuple(resident)
     arrival = {id(request): place for place, request in enumerate(requests)}
@@ -77,6 +78,8 @@ def plan(requests: Sequence[Request], resident: Iterable[Prefix], *, cut: bool) 
             continue
         children = _split(members, shared)
         children.sort(key=lambda child: min(arrival[id(member)] for member in child), reverse=True)
+        if share:
+            children.sort(key=lambda child: max(member.job.max_tokens for member in child))
         stack.extend(_Range(child, share) for child in children)
     return planned
 

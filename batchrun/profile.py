@@ -25,6 +25,8 @@ class Profile:
     weights: str
     parallel: int
     threads: int
+    flash: bool
+    kv: str
     speedup: float
 
 
@@ -57,6 +59,17 @@ def save(identity: str, profile: Profile) -> Path:
     return path
 
 
+def told_once(identity: str) -> bool:
+    """Whether a user was told before that this model has no profile here; from now on they were."""
+    path = profile_path(identity).with_suffix(".told")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(exist_ok=False)
+    except OSError:  # told, or nowhere to remember it: then rather say nothing
+        return True
+    return False
+
+
 def filled(settings: Settings, profile: Profile | None) -> Settings:
     """The settings, with what they leave open taken from a profile."""
     if profile is None:
@@ -66,4 +79,6 @@ def filled(settings: Settings, profile: Profile | None) -> Settings:
         weights=profile.weights if settings.weights == "auto" else settings.weights,
         parallel=settings.parallel or profile.parallel,
         threads=settings.threads or profile.threads,
+        flash=profile.flash if settings.flash is None else settings.flash,
+        kv=profile.kv if settings.kv == "auto" else settings.kv,
     )

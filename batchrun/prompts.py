@@ -1,6 +1,7 @@
 """From a job to token ids: the model's own chat template, the instruction and the schema before the document.
 
-What many jobs share comes first, so that their prompts share a prefix.  Spellings of control tokens inside a job's text
+What many jobs share comes first, so that their prompts share a prefix; where many questions are put to the same
+documents, that is the document (`document-first`).  Spellings of control tokens inside a job's text
 (`<|im_start|>` in a document) stay text: they are tokenized apart from the template around them.
 """
 
@@ -10,34 +11,37 @@ import re
 from dataclasses import asdict, replace
 
 from batchrun.backends.base import Model, ModelCard
+from batchrun.config import LAYOUTS
 from batchrun.core import Job, Message, Problem, Request
 from batchrun.errors import JobError
 from batchrun.guide import Guide
 
 LAYOUT = 1  # part of every digest: raise it when the same job comes to be written down in another way
 SCHEMA_LEAD = "\n\nAnswer with one JSON value that fits this JSON Schema:\n"
-DOCUMENT_LEAD = "\n\nDocument:\n"
+DOCUMENT_LEAD = "Document:\n"
+PROMPT_FIRST, DOCUMENT_FIRST = LAYOUTS
 MARK = "\ue001{}\ue001"  # stands in for a text while the template around it is rendered
 
 
 class Preparer:
-    """Makes requests for one model."""
+    """Makes requests for one model.  `layout`: one of config.LAYOUTS, which part of a job leads."""
 
-    def __init__(self, model: Model, guide: Guide) -> None:
+    def __init__(self, model: Model, guide: Guide, layout: str = PROMPT_FIRST) -> None:
         self._model = model
         self._guide = guide
+        self._layout = layout
         self._control = re.compile("|".join(map(re.escape, model.tokenizer.control_texts)) or r"(?!)")
 
     def digest(self, job: Job) -> str:
         """Identifies all that shapes a job's answer, this model included."""
-        return digest(job, self._model.card, self._model.template.text)
+        return digest(job, self._model.card, self._model.template.text, self._layout)
 
     def prepare(self, job: Job, job_digest: str, taken_s: float) -> Request:
         """The request of a job.  Raises JobError where the schema or the template refuses it."""
         grammar = self._guide.compile(job.schema) if job.schema else None
         if grammar and len(grammar.opening) >= job.max_tokens:
             raise JobError(Problem("budget_too_small", _budget_message(job.max_tokens, len(grammar.opening))))
-        tokens = tuple(self._tokens(laid_out(job)))
+        tokens = tuple(self._tokens(laid_out(job, self._layout)))
         return Request(job, job_digest, tokens, grammar, taken_s)
 
     def _tokens(self, messages: tuple[Message, ...]) -> list[int]:
@@ -61,21 +65,22 @@ class Preparer:
         return tokens
 
 
-def laid_out(job: Job) -> tuple[Message, ...]:
-    """The conversation as the model will read it: schema and document stand behind the last user turn's words."""
+def laid_out(job: Job, layout: str) -> tuple[Message, ...]:
+    """The conversation as the model will read it: schema and document stand around the last user turn's words."""
     last = job.messages[-1]
     content = last.content
     if job.schema:
         content += SCHEMA_LEAD + job.schema.text
     if job.document is not None:
-        content += DOCUMENT_LEAD + job.document
+        parts = (content, DOCUMENT_LEAD + job.document)
+        content = "\n\n".join(parts if layout == PROMPT_FIRST else reversed(parts))
     return (*job.messages[:-1], replace(last, content=content))
 
 
-def digest(job: Job, card: ModelCard, template: str) -> str:
+def digest(job: Job, card: ModelCard, template: str, layout: str) -> str:
     """Identifies all that shapes a job's answer: sha256 over canonical JSON.  `id` and `meta` are not part of it."""
     shape = {
-        "layout": LAYOUT,
+        "layout": LAYOUT if layout == PROMPT_FIRST else [LAYOUT, layout],
         "messages": [[message.role, message.content] for message in job.messages],
         "document": job.document,
         "schema": job.schema.text if job.schema else None,

@@ -1,13 +1,14 @@
 """The straight line on one machine: lines in, results out, burst after burst.
 
-    source -> jobs.read -> journal.claim -> prompts.prepare -> Burst.take -> Worker.step -> results.judge -> journal
+    source -> jobs.read -> journal.claim -> prompts.prepare -> Window -> Burst.take -> Worker.step -> results.judge
+    -> journal
 
 Whatever a line turns out to be, it ends as exactly one result.  Where no rest parts two bursts, the next one is taken
 while the last rows of the first still run, so the batch stays full.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from batchrun.assembly import Parts, slot_plan, too_long
@@ -18,11 +19,13 @@ from batchrun.core import Completion, Job, Rejection, Request, Result
 from batchrun.errors import JobError
 from batchrun.governor import FixedGovernor
 from batchrun.jobs import JobReader, rejection
+from batchrun.prefix import Planned
 from batchrun.results import judge, reject
 from batchrun.sink import Sink
 from batchrun.source import Line, Source
 from batchrun.stats import BurstStats
 from batchrun.summary import Summary
+from batchrun.window import Window
 from batchrun.worker import Worker
 
 IDLE_WAIT_S = 0.2  # between two looks at a stream that has nothing now, and at the signals
@@ -83,7 +86,7 @@ class Runner:
         self._governor = FixedGovernor(parts.settings.burst_seconds, parts.settings.rest_seconds)
         self._worker: Worker | None = None
         self._burst: Burst | None = None
-        self._held: Request | None = None  # did not fit into a burst: opens the next
+        self._window = Window(lambda requests: self._loaded_worker().plan(requests))
         self._next_burst = ends.stats.next_burst
 
     def run(self) -> Summary:
@@ -108,7 +111,7 @@ class Runner:
 
     @property
     def _finished(self) -> bool:
-        return self._ends.source.ended and not self._held and self._idle and not self._burst
+        return self._ends.source.ended and not self._window and self._idle and not self._burst
 
     @property
     def _idle(self) -> bool:
@@ -134,14 +137,25 @@ class Runner:
         """Takes requests into the burst until it is full or the input has no more now."""
         if self._burst and self._burst.full:
             return
-        taken: list[Request] = []
-        while request := self._held or self._next_request(wait=self._idle and not taken and not self._burst):
-            self._held = None if self._open_burst(self._loaded_worker()).take(request) else request
-            if self._held:
+        taken: list[Planned] = []
+        while entry := self._next(wait=self._idle and not taken and not self._burst):
+            if not self._open_burst(self._loaded_worker()).take(entry):
                 break
-            taken.append(request)
+            self._window.pop()
+            taken.append(entry._replace(request=replace(entry.request, taken_s=self._ends.clock())))
         if taken:
-            self._loaded_worker().submit(taken)
+            self._loaded_worker().take(taken)
+
+    def _next(self, *, wait: bool) -> Planned | None:
+        """The next request of the window, which reads on where it has room."""
+        for _ in range(self._window.wants):
+            request = self._next_request(wait=wait and not self._window)
+            if request is None:
+                break
+            self._window.add(request)
+            if self._window.full:
+                break
+        return self._window.first()
 
     def _open_burst(self, worker: Worker) -> Burst:
         if not self._burst:
@@ -199,7 +213,8 @@ class Runner:
         if self._worker is None:
             parts = self._parts
             load = slot_plan(parts, self._longest_tokens)
-            for text in (*parts.notices, f"{parts.model.card.name}: {described(load, parts.model.card)}"):
+            plan = described(load, parts.model.card, fixed=parts.settings.parallel is not None)
+            for text in (*parts.notices, f"{parts.model.card.name}: {plan}"):
                 self._ends.watch.say(text)
             if parts.settings.context and load.context < parts.settings.context:
                 self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")
@@ -211,6 +226,8 @@ class Runner:
                 load,
                 self._ends.clock,
                 share_prefixes=parts.settings.prefix,
+                look_ahead=parts.settings.lookup,
+                fixed_width=parts.settings.parallel is not None,
             )
         return self._worker
 
@@ -233,7 +250,7 @@ class Runner:
 
     def _end_burst(self, burst: Burst) -> None:
         """Closes the burst; rests if more is to come."""
-        more = bool(self._held) or not self._ends.source.ended
+        more = bool(self._window) or not self._ends.source.ended
         rest_s = burst.allowance.rest_s if more and not self._ends.stop.stopped else 0.0
         stats = self._loaded_worker().end(rest_s)
         self._burst = None
@@ -250,8 +267,8 @@ class Runner:
         worker = self._worker
         if worker and not worker.idle:
             burst = self._open_burst(worker)
-            dropped = worker.drop_waiting()
-            self._held = dropped[0] if dropped else self._held
+            for request in worker.drop_waiting():
+                self._window.add(request)
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
                 self._step(worker)

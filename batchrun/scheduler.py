@@ -15,7 +15,8 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from batchrun.core import Copy, Feed, FinishReason, Limits, Outcome, Request, Step
+from batchrun.core import Copy, Cut, Feed, FinishReason, Limits, Outcome, Pace, Request, Step
+from batchrun.lookup import matching
 from batchrun.prefix import Planned, Prefix, Share
 from batchrun.sequence import Sequence
 
@@ -34,6 +35,7 @@ class Scheduler:
         self._row_slots = list(range(rows))
         self._prefix_slots = list(range(rows, limits.slots))
         self._ended: list[int] = []  # slots to free in the next step
+        self._cuts: dict[int, Cut] = {}  # by slot: proposals that did not stand, to forget in the next step
         self._reserved_tokens = 0
         self._step = 0
         self.admitted: list[Sequence] = []  # rows that the last plan gave a slot
@@ -53,6 +55,11 @@ class Scheduler:
     @property
     def idle(self) -> bool:
         return not self._queue and not self.running
+
+    @property
+    def decoding(self) -> list[Sequence]:
+        """Rows that say an answer."""
+        return [sequence for sequence in self._running.values() if sequence.request and sequence.decoding]
 
     @property
     def reserved_tokens(self) -> int:
@@ -109,7 +116,7 @@ class Scheduler:
             self._end(sequence)
         return rows
 
-    def plan(self) -> Step:
+    def plan(self, pace: Pace) -> Step:
         """The next step: slots to free, beginnings to copy, tokens to append."""
         self._step += 1
         self.admitted = []
@@ -117,15 +124,19 @@ class Scheduler:
         for slot in frees:
             heapq.heappush(self._row_slots if slot < self.rows else self._prefix_slots, slot)
         copies: list[Copy] = []
-        while self._queue and self._row_slots and self._admit(self._queue[0], copies, frees):
+        while (
+            self._queue and self._row_slots and self.running < pace.rows and self._admit(self._queue[0], copies, frees)
+        ):
             self._queue.popleft()
-        feeds, prefill_tokens, decoding_rows = self._feeds()
-        return Step(tuple(frees), tuple(copies), feeds, prefill_tokens, decoding_rows)
+        feeds, prefill_tokens, decoding_rows = self._feeds(pace)
+        cuts, self._cuts = tuple(self._cuts.values()), {}
+        return Step(tuple(frees), cuts, tuple(copies), feeds, prefill_tokens, decoding_rows)
 
     def commit(self, step: Step, outcomes: Iterable[Outcome]) -> list[Sequence]:
         """Takes down what a step did.  Gives the sequences that it ended, their slots free from the next step on."""
         for feed in step.feeds:
-            self._running[feed.slot].fed += len(feed.tokens)
+            self._running[feed.slot].fed += len(feed.tokens) - feed.proposed
+        proposals = {feed.slot: feed.proposal for feed in step.feeds if feed.proposed}
         ended = []
         for outcome in outcomes:
             sequence = self._running[outcome.slot]
@@ -133,14 +144,25 @@ class Scheduler:
             assert request is not None, "a prefix is never drawn from"
             room = request.job.max_tokens - sequence.completion_tokens
             sequence.tokens.extend(outcome.tokens[:room])
-            sequence.forced_tokens += max(0, min(len(outcome.tokens), room) - 1)
+            sequence.forced_tokens += max(0, min(len(outcome.tokens), room) - outcome.drawn)
             sequence.finish = outcome.finish
             if len(outcome.tokens) > room or (len(outcome.tokens) == room and not outcome.finish):
                 sequence.finish = FinishReason.LENGTH
             if sequence.finish:
                 self._end(sequence)
                 ended.append(sequence)
+            elif outcome.slot in proposals:
+                self._keep(sequence, proposals[outcome.slot], outcome.tokens)
         return ended
+
+    def _keep(self, sequence: Sequence, proposal: Iterable[int], said: tuple[int, ...]) -> None:
+        """A proposal lies in the slot: as much of it as was said stays there."""
+        proposed = tuple(proposal)
+        kept = matching(proposed, said)
+        sequence.fed += kept
+        assert sequence.fed < len(sequence.tokens), "the last draw is never in its slot yet"
+        if kept < len(proposed):
+            self._cuts[sequence.slot] = Cut(sequence.slot, sequence.fed)
 
     # -- admission
 
@@ -267,6 +289,7 @@ class Scheduler:
 
     def _release(self, sequence: Sequence) -> None:
         del self._running[sequence.slot]
+        self._cuts.pop(sequence.slot, None)
         if sequence.prefix:
             del self._prefixes[sequence.prefix]
             self._reserved_tokens -= len(sequence.prefix.tokens)
@@ -277,29 +300,43 @@ class Scheduler:
 
     # -- feeds
 
-    def _feeds(self) -> tuple[tuple[Feed, ...], int, int]:
+    def _feeds(self, pace: Pace) -> tuple[tuple[Feed, ...], int, int]:
         """The feeds of a step, how many of their tokens are prefill, and how many rows decode."""
-        decoding = [sequence for sequence in self._running.values() if sequence.request and sequence.decoding]
+        decoding = self.decoding
         left = self.limits.batch - len(decoding)
         feeds = []
         for sequence in decoding:
             waits = len(sequence.tokens) - sequence.fed
-            at_once = waits >= self.limits.forced_run_tokens or len(decoding) == 1
+            at_once = waits >= pace.run_tokens or len(decoding) == 1
             tokens = min(waits, left + 1) if at_once else 1
-            left -= tokens - 1
-            feeds.append(self._feed(sequence, tokens))
-        room = left
+            feeds.append(self._feed(sequence, tokens, left + 1 - tokens))
+            left -= len(feeds[-1].tokens) - 1
+        pieces = self._pieces(min(left, pace.chunk_tokens), pace.join_tokens)
+        feeds = sorted(feeds + pieces)
+        return tuple(feeds), sum(len(piece.tokens) for piece in pieces), len(decoding)
+
+    def _pieces(self, left: int, join_tokens: int) -> list[Feed]:
+        """Pieces of prompts and prefixes, first come first served.
+
+        Pieces of unequal length are computed apart all the same, and the last few tokens of the longer ones in passes
+        that are hardly filled.  So one sequence gets the step to itself, joined only by pieces too short for their own.
+        """
+        pieces: list[Feed] = []
         for sequence in self._running.values():
             waits = sequence.prefill_tokens - sequence.fed
-            if waits > 0 and left > 0:
+            if waits > 0 and left > 0 and (not pieces or waits <= join_tokens or waits == len(pieces[0].tokens)):
                 tokens = min(waits, left)
                 left -= tokens
-                feeds.append(self._feed(sequence, tokens))
-        feeds.sort()
-        return tuple(feeds), room - left, len(decoding)
+                pieces.append(self._feed(sequence, tokens))
+        return pieces
 
-    def _feed(self, sequence: Sequence, tokens: int) -> Feed:
+    def _feed(self, sequence: Sequence, tokens: int, room: int = 0) -> Feed:
+        """A feed of the next tokens.  Behind the last of them a proposal of up to `room` tokens may be tried."""
         end = sequence.fed + tokens
-        draws = sequence.request is not None and end == len(sequence.tokens)
-        sampling = sequence.request.job.sampling if sequence.request and draws else None
-        return Feed(sequence.slot, sequence.fed, sequence.tokens[sequence.fed : end], sampling)
+        fed = sequence.tokens[sequence.fed : end]
+        if sequence.request is None or end < len(sequence.tokens):
+            return Feed(sequence.slot, sequence.fed, fed, None)
+        job = sequence.request.job
+        room = min(room, job.max_tokens - sequence.completion_tokens - 1)
+        proposal, sequence.proposal = sequence.proposal[: max(room, 0)], ()
+        return Feed(sequence.slot, sequence.fed, [*fed, *proposal], job.sampling, len(proposal))

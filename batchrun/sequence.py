@@ -8,6 +8,7 @@ no second list that could drift from this one.
 from dataclasses import dataclass, field
 
 from batchrun.core import Constraint, FinishReason, Request
+from batchrun.lookup import Trail
 from batchrun.prefix import Prefix
 
 
@@ -30,6 +31,8 @@ class Sequence:
     copied_in_step: int = -1  # of a prefix: the last step that copied it
     # the engine's part
     constraint: Constraint | None = None
+    trail: Trail | None = None
+    proposal: tuple[int, ...] = ()  # to be tried with the next feed that draws
     near_ties: list[tuple[int, float]] = field(default_factory=list)
     error: str | None = None
     admitted_s: float = 0.0

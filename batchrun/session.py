@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batchrun import check as checking
-from batchrun.assembly import job_reader, open_parts, preview
+from batchrun.assembly import job_reader, open_parts, original_identity, preview
 from batchrun.config import Settings
 from batchrun.errors import InputError, UsageError
 from batchrun.journal import Journal
+from batchrun.profile import told_once
 from batchrun.progress import Progress, say
 from batchrun.runner import Ends, Runner, StatsSink
 from batchrun.signals import StopSignals
@@ -21,6 +22,7 @@ from batchrun.stats_file import NoStatsFile, StatsFile
 from batchrun.summary import Summary, lines
 
 NOT_ALL_OK = 3
+WORTH_TUNING = 64  # jobs: below, measuring takes longer than it saves
 STREAM = "-"
 NO_JOBS = "holds no jobs; expected one JSON object a line"
 
@@ -127,6 +129,9 @@ def _run_line(
     parts = open_parts(settings)
     try:
         seen = preview(path, parts)
+        many = (seen.lines or 0) >= WORTH_TUNING and settings.engine != "fake"
+        if many and not parts.profiled and not told_once(original_identity(settings)):
+            say(f"`batchrun tune {files.jobs}` may make runs of this model faster on this machine (said once)")
         progress = Progress(seen.lines, time.monotonic)
         try:
             ends = Ends(files.source(seen.lines), sink, stats, stop, progress, time.monotonic)

@@ -22,7 +22,10 @@ class Meter:
     rows_peak: int = 0
     computed_tokens: int = 0  # prefill that went through the model: prompts, prefixes, forced openings
     drawn_tokens: int = 0
+    proposed_tokens: int = 0  # tried in one forward, where the prompt says how an answer goes on
+    accepted_tokens: int = 0  # of those, what was said
     cells_peak: int = 0
+    prefill_kcells: float = 0.0  # thousands of cells that prefill attended to
     model_s: float = 0.0
     masks_s: float = 0.0
     host_s: float = 0.0
@@ -64,7 +67,7 @@ class BurstStats:
     steps: int
     rows: dict[str, float]
     seconds: dict[str, float]
-    cells: dict[str, int]
+    cells: dict[str, float]
     ttft_s: dict[str, float | None]
     total_s: dict[str, float | None]
     tokens_per_s: float
@@ -72,6 +75,7 @@ class BurstStats:
     near_ties: int
     predicted_s: float
     slots: dict[str, int]
+    width: dict[str, Any]
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -97,6 +101,7 @@ def burst_stats(
     rest_s: float,
     predicted_s: float,
     slots: dict[str, int],
+    width: dict[str, Any],
 ) -> BurstStats:
     """The figures of one burst.  `wall_s` counts its work, without the rest after it."""
     wall = max(wall_s, 1e-9)
@@ -110,6 +115,8 @@ def burst_stats(
             "computed": meter.computed_tokens,
             "decoded": tally.completion_tokens - tally.forced_tokens,
             "forced": tally.forced_tokens,
+            "proposed": meter.proposed_tokens,
+            "accepted": meter.accepted_tokens,
         },
         steps=meter.steps,
         rows={"mean": round(meter.rows / max(meter.steps, 1), 2), "peak": meter.rows_peak},
@@ -120,7 +127,7 @@ def burst_stats(
             "host": round(meter.host_s, 4),
             "rest": round(rest_s, 4),
         },
-        cells={"peak": meter.cells_peak},
+        cells={"peak": meter.cells_peak, "prefill_k": round(meter.prefill_kcells, 1)},
         ttft_s=spread(tally.ttft_s),
         total_s=spread(tally.total_s),
         tokens_per_s=round(tally.completion_tokens / wall, 2),
@@ -128,6 +135,7 @@ def burst_stats(
         near_ties=meter.near_ties,
         predicted_s=round(predicted_s, 2),
         slots=slots,
+        width=width,
     )
 
 

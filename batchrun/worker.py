@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 
 from batchrun.backends.base import Backend, LoadPlan, Tokenizer
 from batchrun.bursts import Burst
+from batchrun.capacity import DEFAULT_ROWS
 from batchrun.core import Completion, Request, Result
 from batchrun.cost import Cost
 from batchrun.engine import Engine
 from batchrun.governor import Allowance
 from batchrun.guide import Guide
+from batchrun.prefix import Planned
 from batchrun.stats import BurstStats, Tally, answer_share, burst_stats
+from batchrun.width import Width
 
 
 class Worker:
@@ -29,13 +32,23 @@ class Worker:
         clock: Callable[[], float],
         *,
         share_prefixes: bool,
+        look_ahead: bool,
+        fixed_width: bool,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._load = load
         self._cost = Cost()
+        self._width = Width(load.rows, DEFAULT_ROWS, fixed=fixed_width)
         self._engine = Engine(
-            backend, tokenizer, guide, self._cost, clock, rows=load.rows, share_prefixes=share_prefixes
+            backend,
+            tokenizer,
+            guide,
+            self._cost,
+            clock,
+            width=self._width,
+            share_prefixes=share_prefixes,
+            look_ahead=look_ahead,
         )
         self._tally = Tally()
         self._began_s = 0.0
@@ -60,21 +73,23 @@ class Worker:
 
     def begin(self, number: int, allowance: Allowance) -> Burst:
         """Opens a burst: from now on all figures are its own."""
-        self.burst = Burst(number, allowance, self._cost, self._load.rows)
+        self.burst = Burst(number, allowance, self._cost, self._width.rows)
         self._tally = Tally()
         self._began_s = self._clock()
         self._began_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         return self.burst
 
-    def submit(self, requests: Sequence[Request]) -> None:
-        self._engine.submit(requests)
+    def plan(self, requests: Sequence[Request]) -> list[Planned]:
+        return self._engine.plan(requests)
+
+    def take(self, planned: Sequence[Planned]) -> None:
+        self._engine.take(planned)
 
     def step(self) -> list[Completion]:
         """One token boundary.  Gives the requests that ended in it."""
         completions = self._engine.step()
         for completion in completions:
-            usage = completion.usage
-            self._cost.saw_answer(usage.prompt_tokens, usage.cached_tokens, answer_share(completion))
+            self._cost.saw_answer(answer_share(completion))
         return completions
 
     def count(self, result: Result) -> None:
@@ -101,6 +116,7 @@ class Worker:
             rest_s=rest_s,
             predicted_s=burst.predicted_s,
             slots={"rows": self._load.rows, "slots": self._load.slots, "context": self._load.context},
+            width={"rows": self._width.rows, "reason": self._width.reason},
         )
 
     def close(self) -> None:

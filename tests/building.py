@@ -3,16 +3,32 @@
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from batchrun.backends.fake import VOCAB, FakeBackend, FakeTokenizer
-from batchrun.core import Completion, Drawn, Feed, Grammar, Job, Limits, Outcome, Request, Sampling, Schema, Step
+from batchrun.core import (
+    Completion,
+    Drawn,
+    Feed,
+    Grammar,
+    Job,
+    Limits,
+    Outcome,
+    Pace,
+    Request,
+    Sampling,
+    Schema,
+    Step,
+)
 from batchrun.cost import Cost
 from batchrun.engine import Engine
 from batchrun.guide import Guide
+from batchrun.lookup import matching
 from batchrun.prefix import Planned
 from batchrun.scheduler import Scheduler
 from batchrun.sequence import Sequence as Row
+from batchrun.width import Width
 
 TOKENIZER = FakeTokenizer()
 GUIDE = Guide(TOKENIZER.for_guide(), VOCAB)
@@ -41,16 +57,10 @@ def request(
 
 
 def limits(
-    slots: int = 4,
-    context: int = 512,
-    *,
-    cells: int | None = None,
-    batch: int = 64,
-    cut: bool = True,
-    forced_run_tokens: int = 8,
+    slots: int = 4, context: int = 512, *, cells: int | None = None, batch: int = 64, cut: bool = True
 ) -> Limits:
     cells = slots * context if cells is None else cells
-    return Limits(slots, context, cells, batch, VOCAB, cut=cut, forced_run_tokens=forced_run_tokens)
+    return Limits(slots, context, cells, batch, VOCAB, cut=cut)
 
 
 def ticking() -> Callable[[], float]:
@@ -65,10 +75,20 @@ def engine(
     rows: int = 2,
     guide: Guide = GUIDE,
     share_prefixes: bool = True,
+    look_ahead: bool = True,
     clock: Callable[[], float] | None = None,
+    cost: Cost | None = None,
 ) -> Engine:
-    backend = backend or FakeBackend(limits())
-    return Engine(backend, TOKENIZER, guide, Cost(), clock or ticking(), rows=rows, share_prefixes=share_prefixes)
+    return Engine(
+        backend or FakeBackend(limits()),
+        TOKENIZER,
+        guide,
+        cost or Cost(),
+        clock or ticking(),
+        width=Width(rows, rows, fixed=True),
+        share_prefixes=share_prefixes,
+        look_ahead=look_ahead,
+    )
 
 
 def finish(running: Engine) -> list[Completion]:
@@ -82,15 +102,15 @@ def finish(running: Engine) -> list[Completion]:
 
 
 def alone(wanted: Request) -> Completion:
-    """The same job with the machine to itself: one slot, nothing shared, nothing cut short."""
+    """The same job with the machine to itself: one slot, nothing shared, nothing cut short, a step for each draw."""
     backend = FakeBackend(limits(slots=1, context=wanted.need_tokens, batch=wanted.need_tokens))
-    by_itself = engine(backend, rows=1, share_prefixes=False)
+    by_itself = engine(backend, rows=1, share_prefixes=False, look_ahead=False)
     by_itself.submit([wanted])
     return finish(by_itself)[0]
 
 
 class ScriptedBackend(FakeBackend):
-    """A referee like any other, but its rows say what `says` gives: a token for each draw, by its feed."""
+    """A referee like any other, but its rows say what `says` gives for each draw, by a feed that ends before it."""
 
     def __init__(self, limits: Limits, says: Callable[[Feed], int], margin: float = 1.0) -> None:
         super().__init__(limits)
@@ -99,7 +119,13 @@ class ScriptedBackend(FakeBackend):
 
     def sample(self, pending: list[Feed], masks: Any) -> list[Drawn]:
         super().sample(pending, masks)
-        return [Drawn(feed.slot, self._says(feed), self._margin) for feed in pending if feed.sampling]
+        return [Drawn(feed.slot, self._says(upto), self._margin) for feed in pending for upto in single_draws(feed)]
+
+
+def single_draws(feed: Feed) -> list[Feed]:
+    """A feed as it would have been for each of its draws, had that been the last."""
+    first = len(feed.tokens) - feed.proposed
+    return [feed._replace(tokens=feed.tokens[: first + place], proposed=0) for place in range(feed.draws)]
 
 
 def saying(prompt: str, answer: Sequence[int]) -> Callable[[Feed], int]:
@@ -116,12 +142,24 @@ def one_token(row: Row, slot: int) -> Outcome:
 
 
 class Walk:
-    """A scheduler, and the referee of `fake` who obeys it; `answer` says what a draw comes to."""
+    """A scheduler, and the referee of `fake` who obeys it; `answer` says what a draw comes to.
 
-    def __init__(self, limits: Limits, rows: int, answer: Answer = one_token, requests: Sequence[Request] = ()) -> None:
+    `pace`: of every step, unless a test says another.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        rows: int,
+        answer: Answer = one_token,
+        requests: Sequence[Request] = (),
+        *,
+        pace: Pace | None = None,
+    ) -> None:
         self.scheduler = Scheduler(limits, rows)
         self.backend = FakeBackend(limits)
         self.answer = answer
+        self.pace = pace or Pace(limits.batch, rows)
         self.steps: list[Step] = []
         self.admitted: list[Row] = []
         self.ended: list[Row] = []
@@ -138,8 +176,8 @@ class Walk:
     def row_of(self, wanted: Request) -> Row:
         return next(row for row in self.admitted if row.request is wanted)
 
-    def plan(self) -> Step:
-        step = self.scheduler.plan()
+    def plan(self, pace: Pace | None = None) -> Step:
+        step = self.scheduler.plan(pace or self.pace)
         self.admitted += self.scheduler.admitted
         self.steps.append(step)
         return step
@@ -147,17 +185,28 @@ class Walk:
     def obey(self, step: Step) -> list[Row]:
         for slot in step.frees:
             self.backend.free(slot)
+        for cut in step.cuts:
+            self.backend.cut(cut)
         for copy in step.copies:
             self.backend.copy(copy)
         if step.feeds:
             self.backend.sample(self.backend.forward(step.feeds), None)
-        draws = [feed.slot for feed in step.feeds if feed.sampling]
-        ended = self.scheduler.commit(step, [self.answer(self.scheduler.at(slot), slot) for slot in draws])
+        ended = self.scheduler.commit(step, [self._outcome(feed) for feed in step.feeds if feed.sampling])
         self.ended += ended
         return ended
 
-    def step(self) -> list[Row]:
-        return self.obey(self.plan())
+    def _outcome(self, feed: Feed) -> Outcome:
+        """A draw counts as long as all that was said before it in this step had been proposed."""
+        row = self.scheduler.at(feed.slot)
+        outcome = self.answer(row, feed.slot)
+        said, drawn, finish = outcome.tokens, outcome.drawn, outcome.finish
+        while not finish and matching(feed.proposal, said) == len(said):
+            outcome = self.answer(replace(row, tokens=[*row.tokens, *said]), feed.slot)
+            said, drawn, finish = said + outcome.tokens, drawn + outcome.drawn, outcome.finish
+        return Outcome(feed.slot, said, finish, drawn)
+
+    def step(self, pace: Pace | None = None) -> list[Row]:
+        return self.obey(self.plan(pace))
 
     def run(self) -> list[Row]:
         for _ in range(MOST_STEPS):

@@ -36,7 +36,7 @@ def test_only_staggered_jobs_arrive_later() -> None:
 def test_the_figures_of_a_run_add_up() -> None:
     board = measure(Settings(engine="fake", max_tokens=32), plan("plain", "static", "continuous", jobs=50), silent)
     labels = [label for label, _ in board.rows]
-    assert labels == ["static", "continuous"]
+    assert labels == ["static 8 rows", "continuous 8 rows"]
     for _, (run,) in board.rows:
         assert run.jobs == 50
         assert run.prompt_tokens >= run.computed_tokens > 0
@@ -45,8 +45,9 @@ def test_the_figures_of_a_run_add_up() -> None:
 
 def test_a_sweep_has_a_row_for_each_width() -> None:
     board = measure(Settings(engine="fake"), plan("plain", jobs=20, streams=(1, 4)), silent)
-    assert [label for label, _ in board.rows] == ["continuous 1 rows", "continuous 4 rows"]
-    assert table(board.rows).count("\n") == 3
+    assert [label for label, _ in board.rows] == ["continuous 1 row", "continuous 4 rows"]
+    assert table(board.rows, markdown=True).count("\n") == 3
+    assert "|" not in table(board.rows, markdown=False)
     assert json.dumps(as_json(board.rows))
 
 

@@ -10,7 +10,9 @@ from batchrun.backends.base import LoadPlan, ModelCard
 from batchrun.capacity import (
     CONTEXT_STEP,
     DEFAULT_ROWS,
+    MOST_ROWS,
     PREFIX_SLOTS,
+    SHARE_FOR_MORE,
     SHARE_OF_MEMORY,
     UNKNOWN_CONTEXT,
     WORK_BYTES,
@@ -32,8 +34,15 @@ def machine_for(slots: float, context: int) -> Machine:
     return Machine(int(needed / SHARE_OF_MEMORY) + 1024, threads=8)
 
 
-def test_with_plenty_of_memory_a_run_gets_the_default_rows_and_its_prefix_slots() -> None:
-    assert plan(PLENTY, CARD, WISH) == LoadPlan(DEFAULT_ROWS, DEFAULT_ROWS + PREFIX_SLOTS, 1024, 512, 8)
+def test_with_plenty_of_memory_a_run_gets_the_most_rows_to_try_and_its_prefix_slots() -> None:
+    assert plan(PLENTY, CARD, WISH) == LoadPlan(MOST_ROWS, MOST_ROWS + PREFIX_SLOTS, 1024, 512, 8)
+
+
+def test_rows_beyond_the_usual_get_no_more_than_their_share_of_the_memory() -> None:
+    enough = MOST_ROWS / SHARE_FOR_MORE
+    assert plan(machine_for(enough, 1024), CARD, WISH).rows == MOST_ROWS
+    assert plan(machine_for(enough - 1, 1024), CARD, WISH).rows == DEFAULT_ROWS
+    assert plan(machine_for(DEFAULT_ROWS + PREFIX_SLOTS, 1024), CARD, WISH).rows == DEFAULT_ROWS
 
 
 def test_the_context_is_the_longest_job_rounded_up() -> None:
@@ -109,9 +118,19 @@ def test_a_plan_always_fits_into_the_memory_it_was_made_for(
     filled = CARD.weights_bytes + WORK_BYTES + load.slots * load.context * CARD.cell_bytes
     assert filled <= SHARE_OF_MEMORY * available
     assert 1 <= load.rows <= load.slots <= load.batch
-    assert load.rows <= (rows or DEFAULT_ROWS)
+    assert load.rows <= (rows or MOST_ROWS)
 
 
-def test_a_plan_is_described_in_one_line() -> None:
-    line = described(LoadPlan(4, 6, 1024, 512, 8), CARD)
-    assert line == ("4 rows and 2 shared-prefix slots of 1024 tokens (384 MiB cache, 2.0 GiB weights), 8 threads")
+@pytest.mark.parametrize(("fixed", "rows"), [(True, "4 rows"), (False, "up to 4 rows")])
+def test_a_plan_is_described_in_one_line(fixed: bool, rows: str) -> None:
+    line = described(LoadPlan(4, 6, 1024, 512, 8), CARD, fixed=fixed)
+    assert line == (
+        f"{rows} and 2 shared-prefix slots of 1024 tokens (384 MiB cache, 2.0 GiB weights, 2.8 GiB in all), 8 threads"
+    )
+
+
+def test_a_cache_of_8_bit_numbers_takes_about_half_and_leaves_room_for_more() -> None:
+    machine = machine_for(6, 1024)
+    half = plan(machine, CARD, replace(WISH, kv="q8_0"))
+    assert (plan(machine, CARD, WISH).slots, half.slots, half.kv) == (6, 10, "q8_0")
+    assert "340 MiB cache" in described(half, CARD, fixed=False)

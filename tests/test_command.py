@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 import termios
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -444,6 +445,68 @@ def test_check_shows_at_most_twenty_rejections_and_counts_the_rest(folder: Path)
     run = batchrun(folder, "check", "jobs.jsonl")
     assert run.out.count("  line ") == 20
     assert "... and 5 more (--json lists all)" in run.out
+
+
+def asked(questions: int, documents: int) -> list[dict[str, object]]:
+    """So many questions to each of so many documents."""
+    pages = [f"{number}. A page that is long enough to be worth sharing. " * 5 for number in range(documents)]
+    return [
+        {"id": f"{ask}-{page}", "prompt": f"{ask}. question, and some more", "document": pages[page], "max_tokens": 40}
+        for page in range(documents)
+        for ask in range(questions)
+    ]
+
+
+def test_check_advises_the_layout_that_computes_less(folder: Path) -> None:
+    write_jobs(folder / "jobs.jsonl", asked(questions=6, documents=3))
+    run = batchrun(folder, "check", "jobs.jsonl")
+    advice = next(line for line in run.out.splitlines() if line.startswith("layout: "))
+    assert advice.startswith("layout: prompt-first computes ")
+    assert advice.endswith(": try --layout document-first")
+    report = json.loads(batchrun(folder, "check", "jobs.jsonl", "--json").out)
+    assert report["layouts"]["prompt-first"] == report["computed_tokens"]
+    leading = batchrun(folder, "check", "jobs.jsonl", "--layout", "document-first")
+    assert "layout: " not in leading.out
+    swapped = json.loads(batchrun(folder, "check", "jobs.jsonl", "--layout", "document-first", "--json").out)
+    assert swapped["layouts"] == report["layouts"]
+    assert swapped["computed_tokens"] == report["layouts"]["document-first"] < 0.5 * report["computed_tokens"]
+
+
+def test_check_advises_no_layout_where_the_present_one_is_right(folder: Path) -> None:
+    write_jobs(folder / "jobs.jsonl", asked(questions=1, documents=6))
+    assert "layout: " not in batchrun(folder, "check", "jobs.jsonl").out
+    wrong = batchrun(folder, "check", "jobs.jsonl", "--layout", "document-first")
+    assert "try --layout prompt-first" in wrong.out
+
+
+def test_check_says_nothing_of_layouts_without_documents_or_without_sharing(folder: Path) -> None:
+    assert "layout: " not in batchrun(folder, "check", "jobs.jsonl").out
+    write_jobs(folder / "jobs.jsonl", asked(questions=6, documents=3))
+    assert "layout: " not in batchrun(folder, "check", "jobs.jsonl", "--no-prefix").out
+
+
+def test_jobs_that_share_a_document_far_apart_are_run_side_by_side(folder: Path) -> None:
+    """Bursts of a few jobs each; the documents come in turns."""
+    by_document = asked(questions=12, documents=4)
+    jobs = [by_document[page * 12 + ask] for ask in range(12) for page in range(4)]
+    write_jobs(folder / "jobs.jsonl", jobs)
+    flags = ("--layout", "document-first", "--burst-seconds", "0.1", "--parallel", "2")
+    found = batchrun(folder, "run", "jobs.jsonl", "-o", "-", *flags).records
+    assert statuses(found).keys() == {job["id"] for job in jobs}
+    assert len({record["burst"] for record in found}) > 4
+    pages = [record["id"].partition("-")[2] for record in found]
+    assert sum(one != other for one, other in pairwise(pages)) < 12
+    assert sum(record["usage"]["cached_tokens"] > 200 for record in found) > 40
+
+
+def test_a_run_in_the_other_layout_does_the_jobs_again(folder: Path) -> None:
+    write_jobs(folder / "jobs.jsonl", asked(questions=2, documents=2))
+    first = batchrun(folder, "run", "jobs.jsonl", "-o", "-")
+    other = batchrun(folder, "run", "jobs.jsonl", "-o", "-", "--layout", "document-first")
+    assert first.status in (0, 3)
+    assert statuses(first.records).keys() == statuses(other.records).keys()
+    digests = {record["digest"] for record in first.records} | {record["digest"] for record in other.records}
+    assert len(digests) == 8
 
 
 # -- help

@@ -110,6 +110,10 @@ def test_an_unknown_engine_is_refused() -> None:
     assert "expected auto, llamacpp or fake" in refusal({"engine": "vllm"})
 
 
+def test_an_unknown_layout_is_refused() -> None:
+    assert "layout 'prompt' is unknown; expected prompt-first or document-first" in refusal({"layout": "prompt"})
+
+
 # -- what is wrong
 
 WRONG: dict[str, list[Any]] = {
@@ -204,7 +208,8 @@ def test_every_setting_can_come_from_the_environment() -> None:
     texts = {str: "fake", bool: "no", int: "17", float: "0.5"}
     for field in fields(Settings):
         kind = type(field.default) if field.default is not None else int
-        named = {"schema": "fake", "schemas": "fake", "weights": "q8_0"}
+        named = {"schema": "fake", "schemas": "fake", "weights": "q8_0", "layout": "document-first"}
+        named |= {"kv": "q8_0", "flash": "no"}
         text = named.get(field.name) or texts.get(kind, "x")
         assert settings(environment={f"BATCHRUN_{field.name.upper()}": text}) != Settings(), field.name
 

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from building import GUIDE, ScriptedBackend, alone, engine, finish, limits, request, saying, schema, ticking
+from building import GUIDE, TOKENIZER, ScriptedBackend, alone, engine, finish, limits, request, saying, schema, ticking
 
 from batchrun.backends.fake import END_OF_TEXT, MESSAGE_END, FakeBackend
 from batchrun.core import Accepted, Completion, Constraint, Drawn, Feed, FinishReason, Grammar, Request
+from batchrun.cost import Cost
 from batchrun.engine import FAILURES_TOLERATED, NEAR_TIE_LOGITS, Engine
 from batchrun.errors import BackendError
+from batchrun.lookup import Prices
+from batchrun.stats import Meter
+from batchrun.width import Width
 
 PROMPT = "prompt"
 
@@ -390,6 +394,101 @@ def test_draws_that_were_nearly_a_tie_are_counted(margin: float, ties: int) -> N
     running.submit([request(max_tokens=3)])
     assert len(finish(running)[0].near_ties) == ties
     assert running.take_meter().near_ties == ties
+
+
+# -- width and lookahead
+
+
+def with_width(width: Width, requests: Sequence[Request]) -> Engine:
+    running = Engine(FakeBackend(limits(slots=6)), TOKENIZER, GUIDE, Cost(), ticking(), width=width)
+    ends_of(running, requests)
+    return running
+
+
+def test_no_more_rows_run_than_the_width_says() -> None:
+    requests = [request(f"question {number}", 10) for number in range(9)]
+    assert with_width(Width(4, 2, fixed=False), requests).take_meter().rows_peak == 2
+    assert with_width(Width(4, 2, fixed=True), requests).take_meter().rows_peak == 4
+
+
+def test_a_width_learns_from_steps_that_only_decode() -> None:
+    seen: list[tuple[int, int, bool]] = []
+
+    class Noting(Width):
+        def saw(self, rows: int, tokens: int, seconds: float, *, waiting: bool) -> None:
+            assert seconds > 0
+            seen.append((rows, tokens, waiting))
+
+    backend = ScriptedBackend(limits(), lambda feed: 65)
+    running = Engine(backend, TOKENIZER, GUIDE, Cost(), ticking(), width=Noting(2, 2, fixed=False), look_ahead=False)
+    ends_of(running, [request(PROMPT, 4) for _ in range(3)])
+    assert seen[:3] == [(2, 2, True)] * 3
+    assert seen[-3:] == [(1, 1, False)] * 3
+
+
+class Dear(Cost):
+    """A machine on which only passes cost: what is found in the prompt is always worth trying; or never."""
+
+    def __init__(self, *, always: bool) -> None:
+        super().__init__()
+        self._prices = Prices(1.0, 0.0, 0.0) if always else Prices(0.0, 1.0, 1.0)
+
+    def prices(self, depth: int) -> Prices:
+        return self._prices
+
+
+COPIED = "Copy this: the quick brown fox jumps over the lazy dog. "
+COPY = b"the quick brown fox jumps over the lazy dog. And more."
+
+
+def copied(cost: Cost, *, look_ahead: bool = True) -> tuple[Completion, Meter]:
+    """A job that says again what stands in its prompt, and what became of its proposals."""
+    backend = ScriptedBackend(limits(), saying(COPIED, [*COPY, END_OF_TEXT]))
+    running = engine(backend, cost=cost, look_ahead=look_ahead)
+    running.submit([request(COPIED, 80)])
+    return finish(running)[0], running.take_meter()
+
+
+def test_an_answer_that_copies_from_its_prompt_takes_fewer_steps_where_lookahead_pays() -> None:
+    completion, meter = copied(Dear(always=True))
+    plainly, plain = copied(Dear(always=True), look_ahead=False)
+    assert completion.text == plainly.text == COPY.decode()
+    assert completion.usage == plainly.usage
+    assert meter.accepted_tokens > 20
+    assert plain.proposed_tokens == 0
+    assert meter.steps + meter.accepted_tokens == plain.steps
+    assert meter.drawn_tokens == plain.drawn_tokens
+
+
+def test_nothing_is_proposed_where_that_never_pays() -> None:
+    completion, meter = copied(Dear(always=False))
+    assert (completion.text, meter.proposed_tokens) == (COPY.decode(), 0)
+
+
+def test_a_stop_string_inside_of_what_was_proposed_ends_the_answer_there() -> None:
+    backend = ScriptedBackend(limits(), saying(COPIED, [*COPY, END_OF_TEXT]))
+    running = engine(backend, cost=Dear(always=True))
+    running.submit([request(COPIED, 80, stop=("fox ju",))])
+    (completion,) = finish(running)
+    assert (completion.text, completion.finish_reason) == ("the quick brown ", FinishReason.STOP)
+    assert completion.usage.completion_tokens == len("the quick brown fox ju")
+    assert running.take_meter().accepted_tokens > 0
+
+
+def test_an_answer_cancelled_between_proposals_has_said_the_beginning_of_what_it_says() -> None:
+    backend = ScriptedBackend(limits(), saying(COPIED, [*COPY, END_OF_TEXT]))
+    running = engine(backend, cost=Dear(always=True))
+    wanted = request(COPIED, 80)
+    running.submit([wanted])
+    while not running.meter.accepted_tokens:
+        running.step()
+    completion = running.cancel(wanted)
+    assert completion
+    assert completion.text
+    assert COPY.decode().startswith(completion.text)
+
+
+# -- usage
 
 
 def test_usage_tells_forced_tokens_from_drawn_ones() -> None:

@@ -15,7 +15,7 @@ from batchrun.backends.fake import (
     FakeTemplate,
     FakeTokenizer,
 )
-from batchrun.core import Copy, Feed, Message, Sampling
+from batchrun.core import Copy, Cut, Feed, Message, Sampling
 
 DRAW = Sampling()
 WORDS = (VOCAB + 31) // 32
@@ -25,8 +25,8 @@ def backend(**other) -> FakeBackend:
     return FakeBackend(limits(**{"slots": 4, "context": 16, "batch": 12} | other))
 
 
-def feed(slot: int, start: int, *tokens: int, draws: bool = True) -> Feed:
-    return Feed(slot, start, list(tokens), DRAW if draws else None)
+def feed(slot: int, start: int, *tokens: int, draws: bool = True, proposed: int = 0) -> Feed:
+    return Feed(slot, start, list(tokens), DRAW if draws else None, proposed)
 
 
 def step(model: FakeBackend, *feeds: Feed) -> list[int]:
@@ -83,7 +83,98 @@ def test_only_feeds_that_want_a_token_get_one_in_feed_order() -> None:
     assert [drawn.slot for drawn in model.sample(model.forward(feeds), None)] == [0, 3]
 
 
+def test_draws_behind_a_proposal_are_those_of_its_tokens_fed_one_by_one() -> None:
+    single = backend()
+    said = step(single, feed(1, 0, 1, 2)) + step(single, feed(1, 2, 3)) + step(single, feed(1, 3, 4))
+    assert step(backend(), feed(0, 0, 1, 2, 3, 4, proposed=2)) == said
+
+
+def test_draws_of_proposals_come_in_feed_order() -> None:
+    model = backend()
+    feeds = [feed(0, 0, 1), feed(1, 0, 1, 2, proposed=1), feed(2, 0, 1, draws=False), feed(3, 0, 1, 2, 3, proposed=2)]
+    assert [drawn.slot for drawn in model.sample(model.forward(feeds), None)] == [0, 1, 1, 3, 3, 3]
+    assert [model.tokens_in(slot) for slot in range(4)] == [1, 2, 1, 3]
+
+
+def test_each_draw_of_a_proposal_keeps_to_its_own_mask() -> None:
+    masks = np.zeros((3, WORDS), np.int32)
+    masks[0, 2], masks[1, 2], masks[2] = 1 << 1, 1 << 2, -1
+    model = backend()
+    said = [drawn.token for drawn in model.sample(model.forward([feed(0, 0, 1, 2, 3, proposed=2)]), masks)]
+    assert said == [65, 66, *step(backend(), feed(0, 0, 1, 2, 3))]
+
+
+def test_a_slot_that_was_cut_is_as_if_the_rest_had_never_been_fed() -> None:
+    model = backend()
+    step(model, feed(0, 0, 1, 2, 3, 4, proposed=2))
+    model.cut(Cut(0, 2))
+    assert model.tokens_in(0) == 2
+    assert step(model, feed(0, 2, 9)) == step(backend(), feed(0, 0, 1, 2, 9))
+
+
+def test_a_cut_leaves_the_other_slots_and_the_copies_of_a_slot_alone() -> None:
+    model = backend()
+    step(model, feed(0, 0, 1, 2, 3), feed(1, 0, 1, 2, 3))
+    model.copy(Copy(0, 2, 3))
+    step(model, feed(3, 0, 1))
+    model.cut(Cut(0, 1))
+    assert [model.tokens_in(slot) for slot in range(4)] == [1, 3, 3, 1]
+
+
 # -- what it refuses
+
+
+@pytest.mark.parametrize("tokens", [0, 3, 4])
+def test_cutting_nothing_or_all_away_is_refused(tokens: int) -> None:
+    model = backend()
+    step(model, feed(0, 0, 1, 2, 3))
+    with pytest.raises(AssertionError, match="takes nothing away, or all"):
+        model.cut(Cut(0, tokens))
+
+
+def test_cutting_where_that_is_not_allowed_is_refused() -> None:
+    model = backend(cut=False)
+    step(model, feed(0, 0, 1, 2, 3))
+    with pytest.raises(AssertionError, match="cuts nothing"):
+        model.cut(Cut(0, 1))
+
+
+def test_cutting_the_source_of_a_copy_before_it_was_carried_out_is_refused() -> None:
+    model = backend()
+    step(model, feed(0, 0, 1, 2, 3))
+    model.copy(Copy(0, 1, 3))
+    with pytest.raises(AssertionError, match="cut before its copy"):
+        model.cut(Cut(0, 1))
+
+
+@pytest.mark.parametrize(
+    "wrong", [feed(0, 0, 1, 2, proposed=2), feed(0, 0, 1, 2, draws=False, proposed=1), feed(0, 0, 1, proposed=5)]
+)
+def test_a_proposal_without_a_token_before_it_or_without_a_draw_is_refused(wrong: Feed) -> None:
+    with pytest.raises(AssertionError, match="proposal out of place"):
+        backend().forward([wrong])
+
+
+def test_a_proposal_where_nothing_can_be_cut_is_refused() -> None:
+    with pytest.raises(AssertionError, match="proposal out of place"):
+        backend(cut=False).forward([feed(0, 0, 1, 2, proposed=1)])
+
+
+def test_a_proposal_counts_as_tokens_of_the_batch_the_slot_and_the_cells() -> None:
+    with pytest.raises(AssertionError, match="more tokens than a batch"):
+        backend().forward([feed(0, 0, *range(13), proposed=12)])
+    with pytest.raises(AssertionError, match="is full"):
+        backend(context=4).forward([feed(0, 0, *range(5), proposed=4)])
+    with pytest.raises(AssertionError, match="more tokens than there are cells"):
+        backend(cells=4).forward([feed(0, 0, *range(5), proposed=4)])
+
+
+@pytest.mark.parametrize("draws", [1, 2, 4])
+def test_masks_for_less_or_more_than_the_draws_of_a_proposal_are_refused(draws: int) -> None:
+    model = backend()
+    pending = model.forward([feed(0, 0, 1, 2, 3, proposed=2)])
+    with pytest.raises(AssertionError, match="one mask for each draw"):
+        model.sample(pending, np.full((draws, WORDS), -1, np.int32))
 
 
 def test_freeing_a_source_before_its_copy_was_carried_out_is_refused() -> None:

@@ -11,10 +11,12 @@ from batchrun.backends.fake import MESSAGE_END, MESSAGE_START, VOCAB, FakeModel
 from batchrun.core import Job, Message, Sampling, Schema
 from batchrun.errors import JobError
 from batchrun.guide import Guide
-from batchrun.prompts import Preparer, digest, laid_out
+from batchrun.prompts import DOCUMENT_FIRST, PROMPT_FIRST, Preparer, digest, laid_out
 
 MODEL = FakeModel()
-PREPARER = Preparer(MODEL, Guide(MODEL.tokenizer.for_guide(), VOCAB))
+GUIDE = Guide(MODEL.tokenizer.for_guide(), VOCAB)
+PREPARER = Preparer(MODEL, GUIDE)
+LEADING = Preparer(MODEL, GUIDE, DOCUMENT_FIRST)
 
 
 def schema(content: Any) -> Schema:
@@ -26,8 +28,8 @@ JOB = Job(1, "a", (Message("system", "brief"), Message("user", "hi")), "page", C
 FREE = replace(JOB, document=None, schema=None)
 
 
-def text_of(job: Job) -> str:
-    return MODEL.tokenizer.decode(PREPARER.prepare(job, "", 0.0).tokens).decode()
+def text_of(job: Job, preparer: Preparer = PREPARER) -> str:
+    return MODEL.tokenizer.decode(preparer.prepare(job, "", 0.0).tokens).decode()
 
 
 def test_schema_and_document_come_after_the_instruction() -> None:
@@ -38,8 +40,8 @@ def test_schema_and_document_come_after_the_instruction() -> None:
 
 def test_only_the_last_user_turn_is_added_to() -> None:
     turns = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
-    assert laid_out(replace(JOB, messages=turns))[:2] == turns[:2]
-    assert laid_out(replace(FREE, messages=turns)) == turns
+    assert laid_out(replace(JOB, messages=turns), PROMPT_FIRST)[:2] == turns[:2]
+    assert laid_out(replace(FREE, messages=turns), PROMPT_FIRST) == turns
 
 
 def test_an_empty_document_is_a_document() -> None:
@@ -52,6 +54,51 @@ def test_jobs_with_one_instruction_and_many_documents_share_their_beginning() ->
     other = PREPARER.prepare(replace(JOB, document="other"), "", 0.0).tokens
     shared = next(place for place, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
     assert MODEL.tokenizer.decode(one[:shared]).decode().endswith("Document:\n")
+
+
+# -- layouts
+
+
+def test_a_prompt_is_written_down_prompt_first_as_ever() -> None:
+    lead = "hi\n\nAnswer with one JSON value that fits this JSON Schema:\n" + CONTACT.text
+    assert laid_out(JOB, PROMPT_FIRST) == (Message("system", "brief"), Message("user", f"{lead}\n\nDocument:\npage"))
+
+
+def test_document_first_is_the_same_parts_the_other_way_round() -> None:
+    lead = "hi\n\nAnswer with one JSON value that fits this JSON Schema:\n" + CONTACT.text
+    assert laid_out(JOB, DOCUMENT_FIRST) == (
+        Message("system", "brief"),
+        Message("user", f"Document:\npage\n\n{lead}"),
+    )
+
+
+@pytest.mark.parametrize("job", [FREE, replace(JOB, document=None)])
+def test_without_a_document_both_layouts_are_one(job: Job) -> None:
+    assert laid_out(job, DOCUMENT_FIRST) == laid_out(job, PROMPT_FIRST)
+
+
+def test_an_empty_document_leads_too() -> None:
+    assert laid_out(replace(FREE, document=""), DOCUMENT_FIRST)[-1].content == "Document:\n\n\nhi"
+
+
+def test_jobs_with_one_document_and_many_questions_share_it_where_documents_lead() -> None:
+    jobs = [replace(JOB, messages=(Message("user", question),)) for question in ("why?", "when")]
+    one, other = (LEADING.prepare(job, "", 0.0).tokens for job in jobs)
+    shared = next(place for place, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
+    assert "Document:\npage\n\nwh" in MODEL.tokenizer.decode(one[:shared]).decode()
+
+
+def test_only_the_last_user_turn_is_added_to_where_documents_lead() -> None:
+    turns = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
+    laid = laid_out(replace(JOB, messages=turns), DOCUMENT_FIRST)
+    assert laid[:2] == turns[:2]
+    assert laid[2].content.startswith("Document:\npage\n\nthree")
+
+
+def test_control_text_in_a_leading_document_is_text() -> None:
+    spelled = LEADING.prepare(replace(FREE, document="<|end|>"), "", 0.0).tokens
+    plain = LEADING.prepare(replace(FREE, document="x"), "", 0.0).tokens
+    assert spelled.count(MESSAGE_END) == plain.count(MESSAGE_END)
 
 
 # -- control tokens
@@ -129,11 +176,21 @@ CHANGES: dict[str, Job] = {
 
 
 def test_the_digest_changes_with_all_that_shapes_an_answer() -> None:
-    digests = {name: digest(job, CARD, "template") for name, job in CHANGES.items()}
-    digests["nothing"] = digest(JOB, CARD, "template")
-    digests["model"] = digest(JOB, replace(CARD, identity="another"), "template")
-    digests["template"] = digest(JOB, CARD, "another")
+    digests = {name: digest(job, CARD, "template", PROMPT_FIRST) for name, job in CHANGES.items()}
+    digests["nothing"] = digest(JOB, CARD, "template", PROMPT_FIRST)
+    digests["model"] = digest(JOB, replace(CARD, identity="another"), "template", PROMPT_FIRST)
+    digests["template"] = digest(JOB, CARD, "another", PROMPT_FIRST)
     assert len(set(digests.values())) == len(digests)
+
+
+def test_the_layout_is_part_of_the_digest() -> None:
+    assert digest(JOB, CARD, "template", DOCUMENT_FIRST) != digest(JOB, CARD, "template", PROMPT_FIRST)
+    assert LEADING.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text, DOCUMENT_FIRST) != PREPARER.digest(JOB)
+
+
+def test_prompt_first_digests_are_those_of_results_that_were_written_before_there_were_layouts() -> None:
+    known = "04faeb52bc061a9ab741ae654ffd0d47d51e0437ee7b8bcc0bece9e4da808bbb"
+    assert digest(JOB, CARD, "template", PROMPT_FIRST) == known
 
 
 def test_every_sampling_field_is_part_of_the_digest() -> None:
@@ -142,17 +199,19 @@ def test_every_sampling_field_is_part_of_the_digest() -> None:
 
 def test_the_digest_leaves_out_what_shapes_nothing() -> None:
     renamed = replace(JOB, id="b", index=9, meta={"x": 1}, schema=replace(CONTACT, name="b"))
-    assert digest(renamed, replace(CARD, name="b"), "template") == digest(JOB, CARD, "template")
+    assert digest(renamed, replace(CARD, name="b"), "template", PROMPT_FIRST) == digest(
+        JOB, CARD, "template", PROMPT_FIRST
+    )
 
 
 def test_the_digest_of_a_preparer_is_that_of_its_model() -> None:
-    assert PREPARER.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text)
+    assert PREPARER.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text, PROMPT_FIRST)
 
 
 def test_text_cannot_pass_for_structure() -> None:
     one = replace(FREE, messages=(Message("user", 'a"],["user","b'),))
     two = replace(FREE, messages=(Message("user", "a"), Message("user", "b")))
-    assert digest(one, CARD, "") != digest(two, CARD, "")
+    assert digest(one, CARD, "", PROMPT_FIRST) != digest(two, CARD, "", PROMPT_FIRST)
 
 
 # -- budgets

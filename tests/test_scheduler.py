@@ -8,7 +8,7 @@ from building import MOST_STEPS, Walk, limits, request
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchrun.core import FinishReason, Limits, Outcome, Request
+from batchrun.core import Cut, FinishReason, Limits, Outcome, Pace, Request
 from batchrun.prefix import Planned, Prefix, Share, plan
 from batchrun.scheduler import Scheduler
 from batchrun.sequence import Sequence
@@ -28,7 +28,9 @@ class Work:
     rows: int
     portions: list[list[Request]]
     gaps: list[int]  # steps between two portions
+    paces: list[Pace]  # of the steps, over and over
     cancels: dict[int, list[int]] = field(default_factory=dict)  # by step: places among the requests
+    proposals: list[int] = field(default_factory=list)  # how many tokens rows guess right, over and over
     noise: int = 0
 
     @property
@@ -41,6 +43,12 @@ prompts = st.builds(
     st.lists(st.integers(0, len(PIECES) - 1), max_size=4),
     st.lists(st.integers(65, 70), min_size=1, max_size=6),
 )
+
+
+def paces(batch: int, rows: int) -> st.SearchStrategy[list[Pace]]:
+    """Any pace that the cost of steps may ask for, one for each of a few steps."""
+    pace = st.builds(Pace, st.integers(1, batch), st.integers(1, rows), st.integers(2, 10), st.integers(0, 10))
+    return st.lists(pace, min_size=1, max_size=4)
 
 
 @st.composite
@@ -61,11 +69,12 @@ def works(draw: st.DrawFn) -> Work:
         cells=cells,
         batch=slots + draw(st.integers(0, 60)),
         cut=draw(st.booleans()),
-        forced_run_tokens=draw(st.integers(2, 10)),
     )
     cancels = draw(st.dictionaries(st.integers(0, 30), st.lists(st.integers(0, len(requests) - 1), max_size=3)))
     gaps = draw(st.lists(st.integers(0, 12), min_size=len(portions), max_size=len(portions)))
-    return Work(bounds, rows, portions, gaps, cancels, draw(st.integers(0, 1000)))
+    proposals = draw(st.lists(st.integers(0, 9), max_size=4)) if bounds.cut else []
+    noise = draw(st.integers(0, 1000))
+    return Work(bounds, rows, portions, gaps, draw(paces(bounds.batch, rows)), cancels, proposals, noise)
 
 
 def talkative(noise: int):
@@ -79,6 +88,14 @@ def talkative(noise: int):
         return Outcome(slot, (65,) * (1 + forced), FinishReason.STOP if number > 95 else None)
 
     return answer
+
+
+def propose(walk: Walk, work: Work, number: int) -> None:
+    """Rows guess some tokens, of which the first are what `talkative` rows say, and the rest are not."""
+    if work.proposals:
+        for row in walk.scheduler.decoding:
+            right = work.proposals[(number + row.slot) % len(work.proposals)]
+            row.proposal = (65,) * right + (66,) * ((work.noise + number) % 3)
 
 
 def walked(work: Work, look) -> Walk:
@@ -96,7 +113,8 @@ def walked(work: Work, look) -> Walk:
         if walk.scheduler.idle and not portions:
             return walk
         decoding = [row for row in walk.admitted if row.decoding and not row.finish]
-        step = walk.plan()
+        propose(walk, work, number)
+        step = walk.plan(work.paces[number % len(work.paces)])
         look(walk, step, decoding)
         walk.obey(step)
     raise AssertionError("the scheduler makes no progress")
@@ -146,7 +164,7 @@ def test_the_worst_case_reservation_never_exceeds_the_cells(work: Work) -> None:
 @given(works())
 def test_requests_are_admitted_in_the_order_they_were_planned(work: Work) -> None:
     expected: list[Request] = []
-    walk = Walk(work.limits, work.rows, talkative(work.noise))
+    walk = Walk(work.limits, work.rows, talkative(work.noise), pace=work.paces[0])
     for portion in work.portions:
         planned = plan(portion, walk.scheduler.resident, cut=work.limits.cut)
         expected += [entry.request for entry in planned]
@@ -188,6 +206,74 @@ def test_what_a_step_says_of_its_prefill_is_what_its_feeds_hold(work: Work) -> N
         assert step.prefill_tokens == sum(len(feed.tokens) for feed in step.feeds) - decoded
 
     walked(work, look)
+
+
+@quick
+@given(works())
+def test_a_step_keeps_to_its_pace(work: Work) -> None:
+    def look(walk: Walk, step, decoding) -> None:
+        pace = work.paces[(len(walk.steps) - 1) % len(work.paces)]
+        assert step.prefill_tokens <= pace.chunk_tokens
+        assert not walk.scheduler.admitted or walk.scheduler.running <= pace.rows
+
+    walked(work, look)
+
+
+@quick
+@given(works())
+def test_pieces_too_long_to_join_are_of_one_length(work: Work) -> None:
+    def look(walk: Walk, step, decoding) -> None:
+        pace = work.paces[(len(walk.steps) - 1) % len(work.paces)]
+        sequences = [walk.scheduler.at(feed.slot) for feed in step.feeds]
+        waits = {row.prefill_tokens - row.fed for row in sequences if not row.decoding}
+        assert len([tokens for tokens in waits if tokens > pace.join_tokens]) <= 1
+
+    walked(work, look)
+
+
+@quick
+@given(works())
+def test_what_lies_in_a_slot_is_what_its_row_has_said(work: Work) -> None:
+    def look(walk: Walk, step, decoding) -> None:
+        cut = {cut.slot: cut.tokens for cut in step.cuts}
+        for row in decoding:
+            assert cut.get(row.slot, walk.backend.tokens_in(row.slot)) == row.fed < len(row.tokens)
+        assert not cut.keys() & set(step.frees)
+
+    walked(work, look)
+
+
+@quick
+@given(works())
+def test_a_proposal_is_no_longer_than_the_rest_of_the_budget(work: Work) -> None:
+    def look(walk: Walk, step, decoding) -> None:
+        for feed in step.feeds:
+            if feed.proposed:
+                row = walk.scheduler.at(feed.slot)
+                assert row.completion_tokens + feed.draws <= row.request.job.max_tokens
+
+    walked(work, look)
+
+
+@quick
+@given(works())
+def test_proposals_change_nothing_of_what_is_said(work: Work) -> None:
+    """Each draw is of the same row at the same length, so budgets and stops fall where they fall without."""
+    work.cancels.clear()
+    walk = Walk(work.limits, 1, talkative(0), work.requests)
+    walk.run()
+    guessing = Walk(work.limits, 1, talkative(0), work.requests)
+    for number in range(MOST_STEPS):
+        if guessing.scheduler.idle:
+            break
+        propose(guessing, work, number)
+        guessing.step()
+    assert [said(row) for row in guessing.ended] == [said(row) for row in walk.ended]
+    assert len(guessing.steps) <= len(walk.steps)
+
+
+def said(row: Sequence) -> tuple:
+    return row.request, row.tokens, row.forced_tokens, row.finish
 
 
 @quick
@@ -316,6 +402,113 @@ def test_decoding_rows_come_before_prompts() -> None:
     assert [(feed.slot, len(feed.tokens)) for feed in walk.steps[-1].feeds] == [(0, 1), (1, 1), (2, 2)]
 
 
+# -- pace
+
+
+def pieces(step) -> list[tuple[int, int]]:
+    return [(feed.slot, len(feed.tokens)) for feed in step.feeds]
+
+
+def test_a_prompt_has_a_step_to_itself_where_another_is_of_another_length() -> None:
+    walk = Walk(limits(), 3, requests=[request("x" * 20), request("y" * 30)])
+    assert pieces(walk.plan()) == [(0, 20)]
+
+
+def test_prompts_of_one_length_are_computed_together() -> None:
+    walk = Walk(limits(), 3, requests=[request("x" * 20), request("y" * 30), request("z" * 20)])
+    assert pieces(walk.plan()) == [(0, 20), (2, 20)]
+
+
+def test_a_piece_too_short_for_a_step_of_its_own_joins() -> None:
+    walk = Walk(limits(), 3, requests=[request("x" * 20), request("y" * 5), request("z" * 4)])
+    assert pieces(walk.plan(Pace(64, 3, join_tokens=4))) == [(0, 20), (2, 4)]
+
+
+def test_a_long_prompt_does_not_join_a_short_one_that_came_first() -> None:
+    walk = Walk(limits(), 2, requests=[request("x" * 4), request("y" * 20)])
+    walk.step()
+    assert pieces(walk.steps[-1]) == [(0, 4)]
+    assert pieces(walk.plan()) == [(0, 1), (1, 20)]
+
+
+def test_a_prompt_is_cut_into_pieces_of_a_chunk() -> None:
+    walk = Walk(limits(), 1, requests=[request("x" * 40, 1)], pace=Pace(15, 1))
+    walk.run()
+    assert [step.prefill_tokens for step in walk.steps if step.feeds] == [15, 15, 10]
+
+
+def test_a_narrower_pace_admits_nobody_until_rows_have_ended() -> None:
+    walk = Walk(limits(), 3, requests=[request("x", 4) for _ in range(6)])
+    walk.step()
+    assert walk.scheduler.running == 3
+    for _ in range(4):
+        walk.step(Pace(64, 1))
+    assert walk.scheduler.running == 1
+    walk.run()
+    assert len(walk.ended) == 6
+
+
+# -- proposals
+
+
+def proposing(proposal: tuple[int, ...], answer=None, budget: int = 20, batch: int = 64) -> tuple[Walk, Sequence]:
+    """A walk whose only row proposes these tokens in its first step of decoding, which was planned and obeyed."""
+    walk = Walk(limits(batch=batch), 1, answer or (lambda row, slot: Outcome(slot, (65,), None)))
+    walk.submit([request("x", budget)])
+    walk.step()
+    (row,) = walk.scheduler.decoding
+    row.proposal = proposal
+    walk.step()
+    return walk, row
+
+
+def test_a_proposal_that_was_said_stays_in_its_slot_and_one_more_token_comes_of_it() -> None:
+    walk, row = proposing((65, 65, 65))
+    assert (row.completion_tokens, walk.backend.tokens_in(0), walk.plan().cuts) == (1 + 4, 5, ())
+
+
+def test_what_was_not_said_of_a_proposal_is_cut_in_the_next_step() -> None:
+    walk, row = proposing((65, 66, 65))
+    assert (row.completion_tokens, walk.backend.tokens_in(0)) == (1 + 2, 5)
+    assert walk.plan().cuts == (Cut(0, 3),)
+
+
+def test_a_cut_is_made_once() -> None:
+    walk, _ = proposing((66,))
+    assert walk.plan().cuts == (Cut(0, 2),)
+    walk.obey(walk.steps[-1])
+    assert walk.plan().cuts == ()
+
+
+def test_a_proposal_is_tried_once() -> None:
+    walk, row = proposing((66, 66))
+    assert row.proposal == ()
+    walk.step()
+    assert walk.steps[-1].feeds[0].proposed == 0
+
+
+def test_a_proposal_is_shortened_to_what_the_budget_and_the_batch_leave() -> None:
+    _, row = proposing((65,) * 9, budget=5)
+    assert (row.completion_tokens, row.finish) == (5, FinishReason.LENGTH)
+    walk, row = proposing((65,) * 9, batch=6)
+    assert (walk.steps[-1].feeds[0].proposed, row.completion_tokens) == (5, 1 + 6)
+
+
+def test_a_forced_run_that_a_proposal_foresaw_is_in_the_slot_already() -> None:
+    walk, row = proposing((65, 65, 65), forced(2))
+    assert (row.fed, row.completion_tokens) == (4 + 3, 3 + 6)
+    assert walk.plan().cuts == ()
+
+
+def test_a_row_that_ended_or_was_cancelled_behind_a_proposal_is_freed_and_not_cut() -> None:
+    walk, _ = proposing((66, 66), lambda row, slot: Outcome(slot, (65,), FinishReason.STOP if row.fed else None))
+    assert walk.ended
+    assert (walk.plan().frees, walk.steps[-1].cuts) == ((0,), ())
+    walk, row = proposing((66, 66))
+    walk.scheduler.cancel(row.request)
+    assert (walk.plan().frees, walk.steps[-1].cuts) == ((0,), ())
+
+
 # -- forced tokens
 
 
@@ -326,24 +519,25 @@ def forced(run: int):
     return answer
 
 
-def decode_feeds(run: int, rows: int, forced_run_tokens: int) -> list[list[int]]:
-    bounds = limits(slots=2, forced_run_tokens=forced_run_tokens)
-    walk = Walk(bounds, rows, forced(run), [request("x", 9 if run < 9 else 20) for _ in range(rows)])
+def decode_feeds(run: int, rows: int, run_tokens: int) -> list[list[int]]:
+    pace = Pace(64, rows, run_tokens=run_tokens)
+    requests = [request("x", 9 if run < 9 else 20) for _ in range(rows)]
+    walk = Walk(limits(slots=2), rows, forced(run), requests, pace=pace)
     walk.step()
     walk.step()
     return [[len(feed.tokens) for feed in step.feeds] for step in walk.steps[1:]]
 
 
 def test_a_long_forced_run_is_fed_at_once() -> None:
-    assert decode_feeds(run=9, rows=2, forced_run_tokens=8) == [[10, 10]]
+    assert decode_feeds(run=9, rows=2, run_tokens=8) == [[10, 10]]
 
 
 def test_a_short_forced_run_goes_one_token_a_step_while_others_decode() -> None:
-    assert decode_feeds(run=3, rows=2, forced_run_tokens=8) == [[1, 1]]
+    assert decode_feeds(run=3, rows=2, run_tokens=8) == [[1, 1]]
 
 
 def test_a_lone_row_is_fed_any_forced_run_at_once() -> None:
-    assert decode_feeds(run=3, rows=1, forced_run_tokens=8) == [[4]]
+    assert decode_feeds(run=3, rows=1, run_tokens=8) == [[4]]
 
 
 def test_a_forced_run_is_cut_at_the_budget_and_the_row_ends_for_length() -> None:

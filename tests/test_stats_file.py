@@ -12,7 +12,15 @@ from batchrun.stats_file import NoStatsFile, StatsFile
 
 def stats(burst: int) -> BurstStats:
     return burst_stats(
-        burst, "2024-01-01T00:00:00", Meter(), Tally(), wall_s=1, rest_s=0, predicted_s=1, slots={"rows": 1}
+        burst,
+        "2024-01-01T00:00:00",
+        Meter(),
+        Tally(),
+        wall_s=1,
+        rest_s=0,
+        predicted_s=1,
+        slots={"rows": 1},
+        width={"rows": 1, "reason": "as asked"},
     )
 
 

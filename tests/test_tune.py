@@ -12,7 +12,7 @@ from batchrun.config import Settings
 from batchrun.errors import InputError, UsageError
 from batchrun.profile import Profile, filled
 
-FOUND = Profile(profile.machine_name(), "2026-11-30", "q4_0", 4, 1, 1.5)
+FOUND = Profile(profile.machine_name(), "2026-11-30", "q4_0", 4, 1, flash=False, kv="f16", speedup=1.5)
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +22,8 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_profile_fills_only_what_is_left_open() -> None:
     assert filled(Settings(), None) == Settings()
-    assert filled(Settings(), FOUND) == Settings(weights="q4_0", parallel=4, threads=1)
-    given = Settings(weights="as-is", parallel=2, threads=3)
+    assert filled(Settings(), FOUND) == Settings(weights="q4_0", parallel=4, threads=1, flash=False, kv="f16")
+    given = Settings(weights="as-is", parallel=2, threads=3, flash=True, kv="q8_0")
     assert filled(given, FOUND) == given
 
 
@@ -40,6 +40,12 @@ def test_a_damaged_profile_is_as_good_as_none(text: str) -> None:
     path = profile.save("a" * 64, FOUND)
     path.write_text(text)
     assert profile.load("a" * 64) is None
+
+
+def test_a_user_is_told_of_a_missing_profile_once() -> None:
+    assert not profile.told_once("a" * 64)
+    assert profile.told_once("a" * 64)
+    assert not profile.told_once("b" * 64)
 
 
 def test_a_run_takes_its_profile_up_and_says_so() -> None:

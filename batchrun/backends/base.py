@@ -14,7 +14,7 @@ import numpy as np
 from llguidance import LLTokenizer
 from numpy.typing import NDArray
 
-from batchrun.core import Copy, Drawn, Feed, Limits, Message
+from batchrun.core import Copy, Cut, Drawn, Feed, Limits, Message
 
 
 class Tokenizer(Protocol):
@@ -69,7 +69,7 @@ class ModelCard:
     identity: str  # changes whenever the weights or the vocabulary do
     context_train: int  # tokens
     weights_bytes: int
-    cell_bytes: int  # of KV cache for one token
+    cell_bytes: int  # of KV cache for one token, in 16-bit floats
     path: Path | None = None  # the file of its weights, where there is one
     notices: tuple[str, ...] = ()  # what a user should be told once
 
@@ -83,6 +83,8 @@ class LoadPlan:
     context: int  # tokens in one slot
     batch: int  # tokens in one forward
     threads: int
+    flash: bool = True  # attention that keeps no matrix of scores
+    kv: str = "f16"  # number format of the KV cache, one of config.KV_FORMATS
 
 
 class Model(Protocol):
@@ -114,7 +116,7 @@ class Interrupted(Exception):
 class Backend(Protocol):
     """A model and `limits.slots` independent sequences.  Obeys; decides nothing.
 
-    One step is: frees, then copies, then one `forward` and one `sample`.  Feeds come ordered by slot, at most one a
+    One step is: frees, cuts, copies, then one `forward` and one `sample`.  Feeds come ordered by slot, at most one a
     slot, at most `limits.batch` tokens in all, and each starts where its slot ends.  The target of a copy is empty; its
     source is complete, is not fed in that step and not freed before the next.  After a step that raised, all slots are
     freed before anything else, whatever was copied: what they hold is not to be trusted.
@@ -128,11 +130,15 @@ class Backend(Protocol):
         ...
 
     def sample(self, pending: Any, masks: NDArray[np.int32] | None) -> list[Drawn]:
-        """A token for each feed that wants one, in feed order; waits for `forward`.
+        """`feed.draws` tokens for each feed, in feed order; waits for `forward`.
 
         `masks`: `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed, or None for no masks.  A drawn token is returned and
-        not appended: it enters its slot with the next feed.
+        not appended: it enters its slot with the next feed.  A proposal does lie in its slot then, whatever was drawn.
         """
+        ...
+
+    def cut(self, cut: Cut) -> None:
+        """Only where `limits.cut`."""
         ...
 
     def copy(self, copy: Copy) -> None: ...

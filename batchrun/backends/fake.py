@@ -14,7 +14,7 @@ from llguidance import LLTokenizer
 from numpy.typing import NDArray
 
 from batchrun.backends.base import LoadPlan, ModelCard
-from batchrun.core import Copy, Drawn, Feed, Limits, Message
+from batchrun.core import Copy, Cut, Drawn, Feed, Limits, Message
 
 MESSAGE_START, MESSAGE_END = 256, 257  # written <|start|> and <|end|>
 VOCAB = 262  # 256 bytes and the six specials of llguidance's byte tokenizer
@@ -94,6 +94,12 @@ class FakeBackend:
         assert slot not in self._copied, f"slot {slot} is freed before its copy was carried out"
         del self._hashes[slot][1:]
 
+    def cut(self, cut: Cut) -> None:
+        assert self.limits.cut, "this backend cuts nothing"
+        assert cut.slot not in self._copied, f"slot {cut.slot} is cut before its copy was carried out"
+        assert 0 < cut.tokens < self.tokens_in(cut.slot), f"{cut} takes nothing away, or all"
+        del self._hashes[cut.slot][cut.tokens + 1 :]
+
     def copy(self, copy: Copy) -> None:
         assert self.tokens_in(copy.target) == 0, f"the target of {copy} is not empty"
         assert copy.source != copy.target, f"{copy} is onto itself"
@@ -107,7 +113,8 @@ class FakeBackend:
         assert feeds, "a step with no feed"
         assert sum(len(feed.tokens) for feed in feeds) <= self.limits.batch, "more tokens than a batch holds"
         last = -1
-        for slot, start, tokens, _ in feeds:
+        for slot, start, tokens, sampling, proposed in feeds:
+            assert not proposed or (self.limits.cut and sampling and proposed < len(tokens)), "a proposal out of place"
             hashes = self._hashes[slot]
             assert slot > last, "feeds are not ordered by slot"
             assert slot not in self._copied, f"slot {slot} is copied and fed in one step"
@@ -128,14 +135,13 @@ class FakeBackend:
     def sample(self, pending: list[Feed], masks: NDArray[np.int32] | None) -> list[Drawn]:
         assert pending is self._pending, "sampling another forward's feeds"
         self._pending = None
-        slots = [feed.slot for feed in pending if feed.sampling is not None]
-        assert masks is None or masks.shape == (len(slots), (VOCAB + 31) // 32), "one mask for each draw"
-        if masks is None:
-            return [Drawn(slot, _free_token(self._hashes[slot][-1]), 1.0) for slot in slots]
-        return [
-            Drawn(slot, _guided_token(self._hashes[slot][-1], mask), 1.0)
-            for slot, mask in zip(slots, masks, strict=True)
+        states = [
+            (feed.slot, state) for feed in pending if feed.draws for state in self._hashes[feed.slot][-feed.draws :]
         ]
+        assert masks is None or masks.shape == (len(states), (VOCAB + 31) // 32), "one mask for each draw"
+        if masks is None:
+            return [Drawn(slot, _free_token(state), 1.0) for slot, state in states]
+        return [Drawn(slot, _guided_token(state, mask), 1.0) for (slot, state), mask in zip(states, masks, strict=True)]
 
     def close(self) -> None:
         pass

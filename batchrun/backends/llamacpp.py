@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchrun.backends.base import Interrupted, LoadPlan
-from batchrun.core import Copy, Drawn, Feed, Limits
+from batchrun.core import Copy, Cut, Drawn, Feed, Limits
 from batchrun.errors import BackendError, ModelError
 from batchrun.sampling import allow, draw
 
 DECODE_ERRORS = {1: "no place in the KV cache", 2: "aborted"}
 LOG_LEVEL_WARN = 3
-FLASH_ATTENTION_ON = 1
+KV_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}
 
 
 class Log:
@@ -73,13 +73,14 @@ class Batch:
 
     def fill(self, feeds: Sequence[Feed]) -> None:
         end = 0
-        for slot, start, tokens, sampling in feeds:
+        for feed in feeds:
+            slot, start, tokens = feed.slot, feed.start, feed.tokens
             begin, end = end, end + len(tokens)
             self.token[begin:end] = tokens
             self.pos[begin:end] = range(start, start + len(tokens))
             self.slot[begin:end] = slot
             self.logits[begin:end] = 0
-            self.logits[end - 1] = sampling is not None
+            self.logits[end - feed.draws : end] = 1
         self.c.n_tokens = end
 
     @staticmethod
@@ -115,20 +116,24 @@ class LlamaBackend:
         return feeds
 
     def sample(self, pending: Sequence[Feed], masks: NDArray[np.int32] | None) -> list[Drawn]:
-        draws = [feed for feed in pending if feed.sampling is not None]
+        draws = [(feed, place) for feed in pending for place in range(feed.draws)]
         if not draws:
             llama_cpp.llama_synchronize(self._context)
             return []
         rows = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._context), (len(draws), self.limits.vocab))
         drawn = []
-        for place, (slot, start, tokens, sampling) in enumerate(draws):
-            assert sampling is not None, "chosen for having one"
-            logits = rows[place]
+        for row, (feed, place) in enumerate(draws):
+            assert feed.sampling is not None, "chosen for having one"
+            logits = rows[row]
             if masks is not None:
-                allow(logits, masks[place])
-            token, margin = draw(logits, sampling, start + len(tokens))
-            drawn.append(Drawn(slot, token, margin))
+                allow(logits, masks[row])
+            position = feed.start + len(feed.tokens) - feed.proposed + place
+            token, margin = draw(logits, feed.sampling, position)
+            drawn.append(Drawn(feed.slot, token, margin))
         return drawn
+
+    def cut(self, cut: Cut) -> None:
+        llama_cpp.llama_memory_seq_rm(self._memory, cut.slot, cut.tokens, -1)
 
     def copy(self, copy: Copy) -> None:
         llama_cpp.llama_memory_seq_cp(self._memory, copy.source, copy.target, -1, -1)
@@ -166,7 +171,8 @@ class LlamaBackend:
         params.n_seq_max = plan.slots
         params.n_threads = params.n_threads_batch = plan.threads
         params.kv_unified = False
-        params.flash_attn_type = FLASH_ATTENTION_ON
+        params.flash_attn_type = int(plan.flash)
+        params.type_k = params.type_v = KV_TYPES[plan.kv]
         context = llama_cpp.llama_init_from_model(self._model, params)
         if not context:
             self.close()

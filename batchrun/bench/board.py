@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from batchrun.assembly import Parts, open_parts
 from batchrun.bench import ceiling
-from batchrun.bench.figures import Figures, medians
+from batchrun.bench.ceiling import Kernels
+from batchrun.bench.figures import Figures
 from batchrun.bench.modes import MODES, Mode, longest_tokens
 from batchrun.bench.server import LlamaServer
 from batchrun.bench.workloads import Workload, build
+from batchrun.capacity import DEFAULT_ROWS
 from batchrun.config import Settings
 from batchrun.errors import UsageError
 
@@ -49,37 +52,52 @@ def measure(settings: Settings, plan: Plan, say: Say) -> Board:
     rows: list[tuple[str, tuple[Figures, ...]]] = []
     notes: list[str] = []
     for weights in plan.weights or (settings.weights,):
-        for streams in plan.streams or (settings.parallel,):
-            chosen = replace(settings, parallel=streams, weights=weights)
+        for streams in plan.streams or (settings.parallel or DEFAULT_ROWS,):
+            chosen = _with_weights(replace(settings, parallel=streams), weights)
             parts = open_parts(chosen)
-            label = ", ".join([*([weights] if plan.weights else []), *([f"{streams} rows"] if streams else [])])
-            found = _in_turn(parts, workload, modes, plan.repeat, say)
-            rows += [(f"{name} {label}".strip(), runs) for name, runs in found]
-            notes += _notes(parts, workload, dict(found), label)
+            label = ", ".join([*([weights] if plan.weights else []), _rows(streams)])
+            found, kernels = _in_turn(parts, workload, modes, plan.repeat, say)
+            rows += [(f"{name} {label}".strip(), runs) for name, runs in found.items()]
+            notes += [f"{label}: {note}" for note in _notes(found.get("continuous", ()), kernels)]
             parts.model.close()
     return Board(tuple(rows), tuple(notes))
 
 
+def _rows(count: int) -> str:
+    return f"{count} row" if count == 1 else f"{count} rows"
+
+
+def _with_weights(settings: Settings, weights: str) -> Settings:
+    """`weights`: a number format, or a file to run as it is."""
+    if weights.endswith(".gguf"):
+        return replace(settings, model=weights, weights="as-is")
+    return replace(settings, weights=weights)
+
+
 def _in_turn(
     parts: Parts, workload: Workload, modes: Sequence[tuple[str, Mode]], repeat: int, say: Say
-) -> list[tuple[str, tuple[Figures, ...]]]:
-    """A B A B ..., so that a machine that drifts drifts under all of them."""
-    runs: dict[str, list[Figures]] = {name: [] for name, _ in modes}
+) -> tuple[dict[str, tuple[Figures, ...]], list[Kernels]]:
+    """A B A B ..., so that a machine that drifts drifts under all of them, the bare kernels included."""
+    runs: dict[str, tuple[Figures, ...]] = {name: () for name, _ in modes}
+    kernels = []
     for turn in range(repeat):
         for name, mode in modes:
-            runs[name].append(mode(parts, workload))
-            say(f"{workload.name} {turn + 1}/{repeat} {name}: {runs[name][-1].wall_s:.2f} s")
-    return [(name, tuple(found)) for name, found in runs.items()]
+            run = mode(parts, workload)
+            runs[name] += (run,)
+            say(f"{workload.name} {turn + 1}/{repeat} {name}: {run.wall_s:.2f} s")
+            if name == "continuous" and parts.model.card.path and not workload.arrivals_s[-1]:
+                kernels.append(ceiling.measure(parts, longest_tokens(parts, workload), run.prompt_tokens // run.jobs))
+    return runs, kernels
 
 
-def _notes(parts: Parts, workload: Workload, found: dict[str, tuple[Figures, ...]], label: str) -> list[str]:
-    """How near batchrun came to the bare kernels.  On arrivals that are waited for, that says nothing."""
-    if "continuous" not in found or parts.model.card.path is None or workload.arrivals_s[-1]:
+def _notes(runs: Sequence[Figures], kernels: Sequence[Kernels]) -> list[str]:
+    """How near batchrun came to the bare kernels, each run to those that were timed right after it."""
+    if not kernels:
         return []
-    run = medians(found["continuous"])
-    kernels = ceiling.measure(parts, longest_tokens(parts, workload))
+    shares = [bare.seconds(run) / run.wall_s for run, bare in zip(runs, kernels, strict=True)]
+    token_ms, cells_ms = (1000 * median(getattr(bare, name) for bare in kernels) for name in ("token_s", "cells_s"))
+    rows, step_s = kernels[0].rows, median(bare.step_s for bare in kernels)
     return [
-        f"{label + ': ' if label else ''}bare kernels {1 / kernels.prefill_token_s:.0f} prefill tok/s, "
-        f"{kernels.rows / kernels.step_s:.0f} decode tok/s at {kernels.rows} rows: "
-        f"{kernels.seconds(run):.2f} s for this run's tokens, {kernels.seconds(run) / run.wall_s:.2f} of its wall"
+        f"bare kernels take {token_ms:.2f} ms a prompt token and {cells_ms:.2f} ms per 1,000 cells that it attends to, "
+        f"and decode {rows / step_s:.1f} tok/s with {_rows(rows)}: {median(shares):.2f} of the wall time"
     ]

@@ -1,11 +1,11 @@
 """What the bare kernels would need for a run's tokens: no scheduler, no masks, the same widths and depths.
 
-Prefill is timed in whole batches into one slot from empty to the run's prompt length; decoding with all rows at that
-depth.  The ceiling of a run is its computed prompt tokens and its decoding steps at those speeds, at full width.
+Prefill is timed in pieces of one sequence at two depths, from empty and up to the run's usual prompt, because a token
+costs more the more cells it attends to; decoding with all rows at that prompt's depth.  The ceiling of a run is its
+computed prompt tokens, the cells that they attended to, and its drawn tokens at full width, at those speeds.
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -21,45 +21,51 @@ TOKEN = 1000  # any word will do: kernels do not look at it
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Bare speeds.  `step_s`: one decoding step of `rows` rows."""
+    """Bare speeds.  `cells_s`: what 1,000 cells to attend to add to a prompt token; `step_s`: a token for all rows."""
 
     rows: int
-    prefill_token_s: float
+    token_s: float
+    cells_s: float
     step_s: float
 
     def seconds(self, run: Figures) -> float:
         """What the run's tokens cost at these speeds."""
         drawn = run.completion_tokens - run.forced_tokens
-        return run.computed_tokens * self.prefill_token_s + drawn / self.rows * self.step_s
+        prefill_s = run.computed_tokens * self.token_s + run.prefill_kcells * self.cells_s
+        return prefill_s + drawn / self.rows * self.step_s
 
 
-def measure(parts: Parts, longest_tokens: int) -> Kernels:
+def measure(parts: Parts, longest_tokens: int, prompt_tokens: int) -> Kernels:
     """Times the backend alone, at the width and depth that a run with such jobs has."""
     load = slot_plan(parts, longest_tokens)
-    depth = min(longest_tokens, load.context) - DECODE_STEPS - 1
     backend = parts.model.load(replace(load, slots=load.rows), lambda: False)
+    depth = max(2, min(prompt_tokens, load.context - DECODE_STEPS))
+    piece = min(backend.limits.batch, depth // 2)
     try:
-        prefills = [_timed_prefill(backend, slot, depth) / depth for slot in _filled(backend, load.rows, depth)]
-        steps = [_timed_step(backend, load.rows, depth + place) for place in range(DECODE_STEPS)]
-        return Kernels(load.rows, median(prefills), median(steps))
+        fresh_s = median(_timed_piece(backend, 0, piece) for _ in range(PREFILLS))
+        deep_s = median(_timed_piece(backend, depth - piece, piece) for _ in range(PREFILLS))
+        for slot in range(load.rows):
+            backend.free(slot)
+            _fill(backend, slot, 0, depth)
+        step_s = median(_timed_step(backend, load.rows, depth + place) for place in range(DECODE_STEPS))
     finally:
         backend.close()
+    cells_s = max(0.0, deep_s - fresh_s) / (piece * (depth - piece) / 1000)
+    return Kernels(load.rows, max(0.0, fresh_s / piece - cells_s * piece / 2000), cells_s, step_s)
 
 
-def _filled(backend: Backend, rows: int, depth: int) -> Iterator[int]:
-    """Fills every slot; gives the first few, emptied, to be timed."""
-    for slot in range(rows):
-        if slot < PREFILLS:
-            yield slot
-        else:
-            _timed_prefill(backend, slot, depth)
+def _fill(backend: Backend, slot: int, start: int, end: int) -> None:
+    for begin in range(start, end, backend.limits.batch):
+        tokens = [TOKEN] * min(backend.limits.batch, end - begin)
+        backend.sample(backend.forward([Feed(slot, begin, tokens, None)]), None)
 
 
-def _timed_prefill(backend: Backend, slot: int, depth: int) -> float:
+def _timed_piece(backend: Backend, start: int, tokens: int) -> float:
+    """Seconds of one piece of a prompt, behind `start` tokens that are not timed."""
+    backend.free(0)
+    _fill(backend, 0, 0, start)
     began_s = time.perf_counter()
-    for start in range(0, depth, backend.limits.batch):
-        tokens = [TOKEN] * min(backend.limits.batch, depth - start)
-        backend.sample(backend.forward([Feed(slot, start, tokens, None)]), None)
+    _fill(backend, 0, start, start + tokens)
     return time.perf_counter() - began_s
 
 

@@ -18,9 +18,11 @@ class Figures:
     valid: int
     prompt_tokens: int
     computed_tokens: int
+    prefill_kcells: float  # thousands of cells that computed prompt tokens attended to; 0 where nobody counted
     completion_tokens: int
     forced_tokens: int
     tokens_per_s: float
+    row_tokens_per_s: float  # from a row's first token to its last
     validated_per_min: float
     ttft_p50_s: float
     ttft_p95_s: float
@@ -57,9 +59,11 @@ def figures(
         valid=valid,
         prompt_tokens=sum(result.usage.prompt_tokens for result in results),
         computed_tokens=computed,
+        prefill_kcells=sum(burst.cells["prefill_k"] for burst in bursts),
         completion_tokens=completion_tokens,
         forced_tokens=sum(result.usage.forced_tokens for result in results),
         tokens_per_s=completion_tokens / wall_s,
+        row_tokens_per_s=1 / median(itl_s) if itl_s and median(itl_s) else 0.0,
         validated_per_min=60 * valid / wall_s,
         ttft_p50_s=percentile(ttft_s, 0.5) or 0.0,
         ttft_p95_s=percentile(ttft_s, 0.95) or 0.0,
@@ -90,7 +94,8 @@ COLUMNS: Sequence[tuple[str, str, str]] = (
     ("prompt tok", "prompt_tokens", ".0f"),
     ("computed", "computed_tokens", ".0f"),
     ("answer tok", "completion_tokens", ".0f"),
-    ("tok/s", "tokens_per_s", ".0f"),
+    ("tok/s", "tokens_per_s", ".1f"),
+    ("tok/s a row", "row_tokens_per_s", ".1f"),
     ("valid/min", "validated_per_min", ".0f"),
     ("ttft p50", "ttft_p50_s", ".2f"),
     ("ttft p95", "ttft_p95_s", ".2f"),
@@ -102,8 +107,8 @@ COLUMNS: Sequence[tuple[str, str, str]] = (
 )
 
 
-def table(rows: Sequence[tuple[str, Sequence[Figures]]]) -> str:
-    """Rows of (label, runs) as a Markdown table, readable on a terminal too.
+def table(rows: Sequence[tuple[str, Sequence[Figures]]], *, markdown: bool) -> str:
+    """Rows of (label, runs) as a table for a terminal, or in Markdown.
 
     The last column is the wall time over that of the last row: below 1 is faster than batchrun.
     """
@@ -120,6 +125,8 @@ def table(rows: Sequence[tuple[str, Sequence[Figures]]]) -> str:
     ]
     widths = [max(len(line[place]) for line in [head, *body]) for place in range(len(head))]
     cells = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in [head, *body]]
+    if not markdown:
+        return "\n".join("  ".join(line).rstrip() for line in cells)
     lines = ["| " + " | ".join(line) + " |" for line in cells]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|", *lines[1:]])
 

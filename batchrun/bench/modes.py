@@ -15,7 +15,7 @@ from batchrun.bench.workloads import Workload
 from batchrun.core import Completion, FinishReason, Job, Request, Result, Timing, Usage
 from batchrun.errors import BatchrunError
 from batchrun.governor import Allowance
-from batchrun.prefix import common_length
+from batchrun.prefix import Planned, common_length
 from batchrun.results import judge
 from batchrun.runner import Ends, Runner
 from batchrun.worker import Worker
@@ -48,6 +48,8 @@ def static(parts: Parts, workload: Workload) -> Figures:
         load,
         time.perf_counter,
         share_prefixes=False,
+        look_ahead=False,
+        fixed_width=True,
     )
     sink = MemorySink()
     waiting = list(zip(requests(parts, workload), workload.arrivals_s, strict=True))
@@ -59,7 +61,7 @@ def static(parts: Parts, workload: Workload) -> Figures:
             time.sleep(waiting[0][1] - now_s)
         batch = [request for request, arrival_s in waiting[: load.rows] if arrival_s <= time.perf_counter() - began_s]
         del waiting[: len(batch)]
-        worker.submit(batch)
+        worker.take([Planned(request, None) for request in batch])
         while not worker.idle:
             for completion in worker.step():
                 sink.append(judge(completion, "static", 1))
@@ -126,7 +128,9 @@ def _ask(llama: "llama_cpp.Llama", request: Request, parts: Parts, cached_tokens
     job = request.job
     began_s = time.perf_counter()
     chunks = llama.create_chat_completion(
-        messages=[{"role": message.role, "content": message.content} for message in laid_out(job)],
+        messages=[
+            {"role": message.role, "content": message.content} for message in laid_out(job, parts.settings.layout)
+        ],
         max_tokens=job.max_tokens,
         temperature=0.0,
         response_format={"type": "json_object", "schema": job.schema.content} if job.schema else None,

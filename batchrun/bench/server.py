@@ -45,7 +45,7 @@ class LlamaServer:
 
             def ask(work: tuple[Request, float]) -> Completion:
                 time.sleep(max(0.0, work[1] - (time.perf_counter() - began_s)))
-                return _ask(port, work[0])
+                return _ask(port, work[0], parts.settings.layout)
 
             computed_tokens = 0
             with ThreadPoolExecutor(load.rows) as clients:
@@ -87,10 +87,10 @@ def _wait_until_healthy(port: int, process: subprocess.Popen[bytes]) -> None:
     raise UsageError(f"the peer did not start (exit status {process.poll()})")
 
 
-def _ask(port: int, request: Request) -> Completion:
+def _ask(port: int, request: Request, layout: str) -> Completion:
     job = request.job
     body: dict[str, Any] = {
-        "messages": [{"role": message.role, "content": message.content} for message in laid_out(job)],
+        "messages": [{"role": message.role, "content": message.content} for message in laid_out(job, layout)],
         "max_tokens": job.max_tokens,
         "temperature": 0,
     }

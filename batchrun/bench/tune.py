@@ -1,8 +1,9 @@
 """`batchrun tune`: the fastest settings for this model, these jobs and this machine, by measuring them.
 
-One lever after the other, each with the best found before it: the number format of the weights, the rows that decode
-together, the threads.  A sample of the jobs is run with each; answers that change against the starting point are
-counted, and a setting that makes fewer of them valid is not taken however fast it is.
+One lever after the other, each with the best found before it: the number format of the weights, flash attention, the
+number format of the cache, the rows that decode together, the threads.  A sample of the jobs is run with each; answers
+that change against the starting point are counted, and a setting that makes fewer of them valid is not taken however
+fast it is.
 """
 
 import json
@@ -41,7 +42,9 @@ class Trial:
 
     @property
     def label(self) -> str:
-        return f"{self.settings.weights}, {self.settings.parallel} rows, {self.settings.threads} threads"
+        chosen = self.settings
+        attention = "flash attention" if chosen.flash else "plain attention"
+        return f"{chosen.weights}, {attention}, {chosen.kv} cache, {chosen.parallel} rows, {chosen.threads} threads"
 
     @property
     def described(self) -> str:
@@ -64,11 +67,12 @@ def tune(settings: Settings, jobs: Path, sample: int, say: Say) -> Tuned:
         raise UsageError("tune measures a real engine; --engine fake has no speed to find")
     records = _sample(settings, jobs, sample)
     workload = Workload("sample", records, (0.0,) * len(records), jobs)
-    start = replace(settings, weights="as-is", parallel=DEFAULT_ROWS, threads=this_machine().threads)
+    threads = this_machine().threads
+    start = replace(settings, weights="as-is", parallel=DEFAULT_ROWS, threads=threads, flash=True, kv="f16")
     first, answers = _try(start, workload, None)
     say(f"{first.label}: {first.figures.wall_s:.1f} s, the starting point")
     trials, best = [first], first
-    for lever in (_formats, _widths, _threads):
+    for lever in (_formats, _attention, _caches, _widths, _threads):
         for candidate in lever(best.settings):
             trial, _ = _try(candidate, workload, answers)
             trials.append(trial)
@@ -80,6 +84,15 @@ def tune(settings: Settings, jobs: Path, sample: int, say: Say) -> Tuned:
 
 def _formats(best: Settings) -> list[Settings]:
     return [replace(best, weights=kind) for kind in FORMATS if kind != best.weights]
+
+
+def _attention(best: Settings) -> list[Settings]:
+    return [replace(best, flash=not best.flash)]
+
+
+def _caches(best: Settings) -> list[Settings]:
+    """Half the cache, where llama.cpp can: without flash attention it keeps the values in 16 bits."""
+    return [replace(best, kv="q8_0")] if best.flash else []
 
 
 def _widths(best: Settings) -> list[Settings]:
@@ -96,9 +109,12 @@ def _profile(first: Trial, best: Trial) -> Profile:
     chosen = best.settings
     assert chosen.parallel is not None, "a trial says its width"
     assert chosen.threads is not None, "a trial says its threads"
+    assert chosen.flash is not None, "a trial says its attention"
     speedup = round(first.figures.wall_s / best.figures.wall_s, 2)
     today = date.today().isoformat()
-    return Profile(machine_name(), today, chosen.weights, chosen.parallel, chosen.threads, speedup)
+    return Profile(
+        machine_name(), today, chosen.weights, chosen.parallel, chosen.threads, chosen.flash, chosen.kv, speedup
+    )
 
 
 def _try(settings: Settings, workload: Workload, before: dict[str, Any] | None) -> tuple[Trial, dict[str, Any]]:

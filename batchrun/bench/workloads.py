@@ -14,9 +14,9 @@ Record = dict[str, Any]
 FINDINGS = {
     "type": "object",
     "properties": {
-        "title": {"type": "string", "maxLength": 80},
-        "summary": {"type": "string", "maxLength": 240},
-        "people": {"type": "array", "items": {"type": "string", "maxLength": 30}, "maxItems": 4},
+        "title": {"type": "string", "minLength": 20, "maxLength": 60},
+        "summary": {"type": "string", "minLength": 200, "maxLength": 260},
+        "people": {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 2, "maxItems": 3},
         "risk": {"enum": ["low", "medium", "high"]},
     },
     "required": ["title", "summary", "people", "risk"],
@@ -86,10 +86,10 @@ def classify(random: Random, jobs: int) -> list[Record]:
 
 
 def pairs(random: Random, jobs: int) -> list[Record]:
-    """Every document with each of four questions, shuffled; the document leads."""
-    documents = [prose(random, 480) for _ in range(max(1, jobs // len(QUESTIONS)))]
+    """Every document with each of four questions, shuffled; the layout says which of the two leads."""
+    documents = [prose(random, 290) for _ in range(max(1, jobs // len(QUESTIONS)))]
     records = [
-        {"prompt": f"{document}\n\n{question}", "schema": ANSWER, "max_tokens": 64}
+        {"prompt": question, "document": document, "schema": ANSWER, "max_tokens": 64}
         for document in documents
         for question in QUESTIONS
     ]
@@ -100,6 +100,11 @@ def pairs(random: Random, jobs: int) -> list[Record]:
 def plain(random: Random, jobs: int) -> list[Record]:
     """Short free-text jobs with nothing in common: what is left is batchrun's own cost."""
     return [{"prompt": sentence(random), "max_tokens": 256} for _ in range(jobs)]
+
+
+def levers(random: Random, jobs: int) -> list[Record]:
+    """Short prompts and answers of free text that use their whole budget: decoding, and little else."""
+    return [{"prompt": sentence(random), "max_tokens": 48} for _ in range(jobs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +123,12 @@ MAKERS: Mapping[str, tuple[Callable[[Random, int], list[Record]], int]] = {
     "classify": (classify, 64),
     "pairs": (pairs, 48),
     "staggered": (research, 16),
+    "levers": (levers, 16),
     "plain": (plain, 2000),
 }
 """Name, maker, and how many jobs it has unless told otherwise."""
 
-MEAN_GAP_S = 1.0  # between two arrivals of `staggered`, exponentially distributed: a Poisson process
+MEAN_GAP_S = 3.0  # between two arrivals of `staggered`, exponentially distributed: a Poisson process
 
 
 def build(name: str, seed: int, jobs: int | None) -> Workload:

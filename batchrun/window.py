@@ -1,0 +1,56 @@
+"""The jobs read ahead of the burst, in the order in which they are to run.
+
+Jobs that share a beginning may lie far apart in the input, and a burst takes only a dozen or two.  So prefixes are
+planned over a window of requests that is longer than a burst: sharers come to stand side by side, and a prefix that is
+in a slot when a burst ends serves the next one too.  The group of the longest waiting request is always first, so
+nobody is overtaken for ever.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from batchrun.core import Request
+from batchrun.prefix import Planned
+
+MOST_JOBS = 256
+MOST_TOKENS = 1 << 20
+"""Of prompts held in memory; one request is held however long it is."""
+
+
+class Window:
+    """Requests that wait for a burst.  `plan`: orders requests and says what each shares."""
+
+    def __init__(self, plan: Callable[[Sequence[Request]], list[Planned]]) -> None:
+        self._plan = plan
+        self._planned: deque[Planned] = deque()
+        self._new: list[Request] = []
+        self._tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._planned) + len(self._new)
+
+    @property
+    def wants(self) -> int:
+        """How many more requests to read now.  It is topped up when half of it is gone: every time costs a plan."""
+        low = len(self) <= MOST_JOBS // 2 and self._tokens <= MOST_TOKENS // 2
+        return MOST_JOBS - len(self) if low else 0
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= MOST_JOBS or self._tokens >= MOST_TOKENS
+
+    def add(self, request: Request) -> None:
+        self._new.append(request)
+        self._tokens += len(request.tokens)
+
+    def first(self) -> Planned | None:
+        """Who is next; None if nobody waits."""
+        if self._new:
+            waiting = [entry.request for entry in self._planned] + self._new
+            self._planned = deque(self._plan(waiting))
+            self._new = []
+        return self._planned[0] if self._planned else None
+
+    def pop(self) -> None:
+        """Takes the first one out."""
+        self._tokens -= len(self._planned.popleft().request.tokens)
