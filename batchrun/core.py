@@ -244,7 +244,8 @@ class Cut(NamedTuple):
 class Step(NamedTuple):
     """What the backend does next: frees, cuts, copies, feeds.  Feeds are ordered by slot, at most one a slot.
 
-    The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.
+    The counts say what the feeds are: tokens of prompts and prefixes, rows that decode, and cells that those tokens
+    attend to.
     """
 
     frees: tuple[int, ...]
@@ -253,6 +254,7 @@ class Step(NamedTuple):
     feeds: tuple[Feed, ...]
     prefill_tokens: int
     decoding_rows: int
+    prefill_cells: float = 0.0
 
 
 class Drawn(NamedTuple):

@@ -77,10 +77,11 @@ class Engine:
     def fits(self, request: Request) -> bool:
         return self._scheduler.fits(request)
 
-    def plan(self, requests: Seq[Request]) -> list[Planned]:
+    def plan(self, requests: Seq[Request], *, long_first: bool = False) -> list[Planned]:
         """Orders requests, and says what they share among themselves and with what lies in slots."""
         if self._share_prefixes:
-            return plan_prefixes(requests, self._scheduler.resident, cut=self._backend.limits.cut)
+            cut = self._backend.limits.cut
+            return plan_prefixes(requests, self._scheduler.resident, cut=cut, long_first=long_first)
         return [Planned(request, None) for request in requests]
 
     def take(self, planned: Seq[Planned]) -> None:
@@ -168,10 +169,15 @@ class Engine:
         slots, length = chosen(runs, len(decoding), self._cost.prices(depth), self._trails)
         for slot in slots:
             sequence = on_trail[slot]
-            proposal = sequence.trail.ahead(length) if sequence.trail else ()
+            proposal = self._up_to_an_end(sequence.trail.ahead(length) if sequence.trail else ())
             if sequence.constraint:
                 proposal = proposal[: sequence.constraint.allows(proposal)]
             sequence.proposal = proposal
+
+    def _up_to_an_end(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Nothing is said behind an end, so nothing is proposed there."""
+        ends = (place for place, token in enumerate(tokens) if token in self._tokenizer.stop_tokens)
+        return tokens[: next(ends, len(tokens))]
 
     def _outcomes(self, step: Step, drawn: Seq[Drawn], now_s: float) -> Iterator[Outcome]:
         """What each feed's draws come to."""
@@ -268,9 +274,8 @@ class Engine:
         meter.rows_peak = max(meter.rows_peak, rows)
         meter.computed_tokens += step.prefill_tokens
         meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
-        done = work(step.feeds)
-        meter.prefill_kcells += done.token_cells
-        self._cost.saw_step(done, model_s)
+        meter.prefill_kcells += step.prefill_cells / 1000
+        self._cost.saw_step(work(step.feeds), model_s)
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

@@ -73,7 +73,7 @@ class Guide:
         if len(self._masks) < rows:
             self._masks = np.zeros((rows, self._masks.shape[1]), dtype=np.int32)
         masks: NDArray[np.int32] = self._masks[:rows]
-        if free:
+        if free or proposing:  # behind an end in a proposal nothing is filled
             masks.fill(ALL_ALLOWED)
         if plain:
             fill_next_token_bitmask_par(self._executor, plain, masks)

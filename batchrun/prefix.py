@@ -57,12 +57,14 @@ def common_length(a: Sequence[int], b: Sequence[int]) -> int:
     return low
 
 
-def plan(requests: Sequence[Request], resident: Iterable[Prefix], *, cut: bool) -> list[Planned]:
+def plan(
+    requests: Sequence[Request], resident: Iterable[Prefix], *, cut: bool, long_first: bool = False
+) -> list[Planned]:
     """Orders `requests` so that sharers stand together, and says what each shares.
 
     `resident`: prefixes that still lie in slots.  `cut`: whether the beginning of one may be taken without the rest.
-    Within the order, a group stands where its first member stood, and within a group those with the largest budgets
-    lead: an answer that starts last and is long would run on alone.
+    Within the order, a group stands where its first member stood.  `long_first`: within a group those with the largest
+    budgets lead, for the end of the input: an answer that starts last and is long would run on alone.
     """
     kept = tuple(resident)
     arrival = {id(request): place for place, request in enumerate(requests)}
@@ -78,7 +80,7 @@ def plan(requests: Sequence[Request], resident: Iterable[Prefix], *, cut: bool) 
             continue
         children = _split(members, shared)
         children.sort(key=lambda child: min(arrival[id(member)] for member in child), reverse=True)
-        if share:
+        if long_first:
             children.sort(key=lambda child: max(member.job.max_tokens for member in child))
         stack.extend(_Range(child, share) for child in children)
     return planned

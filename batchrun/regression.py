@@ -16,6 +16,8 @@ HOLD = 0.05
 """How strongly a weight is held where it was, as a share of what the observations say about it."""
 
 SWEEPS = 6
+FORGOTTEN = 1e-100
+"""What is known of a feature that has not been seen for thousands of observations: too faint to reckon with."""
 
 
 class Regression:
@@ -41,7 +43,7 @@ class Regression:
         held = list(self.weights)
         for _ in range(SWEEPS):
             for row, line in enumerate(self._gram):
-                if line[row] <= 0.0:
+                if line[row] < FORGOTTEN:
                     continue
                 others = sum(cell * weight for cell, weight in zip(line, self.weights, strict=True))
                 others -= line[row] * self.weights[row]

@@ -86,7 +86,7 @@ class Runner:
         self._governor = FixedGovernor(parts.settings.burst_seconds, parts.settings.rest_seconds)
         self._worker: Worker | None = None
         self._burst: Burst | None = None
-        self._window = Window(lambda requests: self._loaded_worker().plan(requests))
+        self._window = Window(lambda requests, last: self._loaded_worker().plan(requests, long_first=last))
         self._next_burst = ends.stats.next_burst
 
     def run(self) -> Summary:
@@ -155,7 +155,7 @@ class Runner:
             self._window.add(request)
             if self._window.full:
                 break
-        return self._window.first()
+        return self._window.first(last=self._ends.source.ended)
 
     def _open_burst(self, worker: Worker) -> Burst:
         if not self._burst:

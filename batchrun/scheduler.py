@@ -128,9 +128,17 @@ class Scheduler:
             self._queue and self._row_slots and self.running < pace.rows and self._admit(self._queue[0], copies, frees)
         ):
             self._queue.popleft()
-        feeds, prefill_tokens, decoding_rows = self._feeds(pace)
+        rows, pieces = self._feeds(pace)
         cuts, self._cuts = tuple(self._cuts.values()), {}
-        return Step(tuple(frees), cuts, tuple(copies), feeds, prefill_tokens, decoding_rows)
+        return Step(
+            tuple(frees),
+            cuts,
+            tuple(copies),
+            tuple(sorted(rows + pieces)),
+            prefill_tokens=sum(len(piece.tokens) for piece in pieces),
+            decoding_rows=len(rows),
+            prefill_cells=sum(len(piece.tokens) * (piece.start + len(piece.tokens) / 2) for piece in pieces),
+        )
 
     def commit(self, step: Step, outcomes: Iterable[Outcome]) -> list[Sequence]:
         """Takes down what a step did.  Gives the sequences that it ended, their slots free from the next step on."""
@@ -300,8 +308,8 @@ class Scheduler:
 
     # -- feeds
 
-    def _feeds(self, pace: Pace) -> tuple[tuple[Feed, ...], int, int]:
-        """The feeds of a step, how many of their tokens are prefill, and how many rows decode."""
+    def _feeds(self, pace: Pace) -> tuple[list[Feed], list[Feed]]:
+        """The feeds of a step: of rows that decode, and pieces of prompts and prefixes."""
         decoding = self.decoding
         left = self.limits.batch - len(decoding)
         feeds = []
@@ -311,9 +319,7 @@ class Scheduler:
             tokens = min(waits, left + 1) if at_once else 1
             feeds.append(self._feed(sequence, tokens, left + 1 - tokens))
             left -= len(feeds[-1].tokens) - 1
-        pieces = self._pieces(min(left, pace.chunk_tokens), pace.join_tokens)
-        feeds = sorted(feeds + pieces)
-        return tuple(feeds), sum(len(piece.tokens) for piece in pieces), len(decoding)
+        return feeds, self._pieces(min(left, pace.chunk_tokens), pace.join_tokens)
 
     def _pieces(self, left: int, join_tokens: int) -> list[Feed]:
         """Pieces of prompts and prefixes, first come first served.

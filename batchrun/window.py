@@ -18,10 +18,14 @@ MOST_TOKENS = 1 << 20
 
 
 class Window:
-    """Requests that wait for a burst.  `plan`: orders requests and says what each shares."""
+    """Requests that wait for a burst.
 
-    def __init__(self, plan: Callable[[Sequence[Request]], list[Planned]]) -> None:
+    `plan`: orders requests and says what each shares; told whether these are the last ones, long ones may then lead.
+    """
+
+    def __init__(self, plan: Callable[[Sequence[Request], bool], list[Planned]]) -> None:
         self._plan = plan
+        self._last = False
         self._planned: deque[Planned] = deque()
         self._new: list[Request] = []
         self._tokens = 0
@@ -43,12 +47,12 @@ class Window:
         self._new.append(request)
         self._tokens += len(request.tokens)
 
-    def first(self) -> Planned | None:
-        """Who is next; None if nobody waits."""
-        if self._new:
+    def first(self, *, last: bool) -> Planned | None:
+        """Who is next; None if nobody waits.  `last`: no more requests will come."""
+        if self._new or last > self._last:
             waiting = [entry.request for entry in self._planned] + self._new
-            self._planned = deque(self._plan(waiting))
-            self._new = []
+            self._planned = deque(self._plan(waiting, last))
+            self._new, self._last = [], last
         return self._planned[0] if self._planned else None
 
     def pop(self) -> None:

@@ -79,8 +79,8 @@ class Worker:
         self._began_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         return self.burst
 
-    def plan(self, requests: Sequence[Request]) -> list[Planned]:
-        return self._engine.plan(requests)
+    def plan(self, requests: Sequence[Request], *, long_first: bool) -> list[Planned]:
+        return self._engine.plan(requests, long_first=long_first)
 
     def take(self, planned: Sequence[Planned]) -> None:
         self._engine.take(planned)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from batchrun.backends.fake import VOCAB, FakeBackend, FakeTokenizer
+from batchrun.backends.fake import END_OF_TEXT, VOCAB, FakeBackend, FakeTokenizer
 from batchrun.core import (
     Completion,
     Drawn,
@@ -129,8 +129,9 @@ def single_draws(feed: Feed) -> list[Feed]:
 
 
 def saying(prompt: str, answer: Sequence[int]) -> Callable[[Feed], int]:
-    """For a row with this prompt: the tokens of an answer, one after the other."""
-    return lambda feed: answer[feed.start + len(feed.tokens) - len(prompt.encode())]
+    """For a row with this prompt: the tokens of an answer, one after the other, and ends behind them."""
+    told = [*answer, *[END_OF_TEXT] * 50]
+    return lambda feed: told[feed.start + len(feed.tokens) - len(prompt.encode())]
 
 
 Answer = Callable[[Row, int], Outcome]

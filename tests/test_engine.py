@@ -406,7 +406,7 @@ def with_width(width: Width, requests: Sequence[Request]) -> Engine:
 
 
 def test_no_more_rows_run_than_the_width_says() -> None:
-    requests = [request(f"question {number}", 10) for number in range(9)]
+    requests = [request(f"question {number}", 5) for number in range(6)]
     assert with_width(Width(4, 2, fixed=False), requests).take_meter().rows_peak == 2
     assert with_width(Width(4, 2, fixed=True), requests).take_meter().rows_peak == 4
 
@@ -422,8 +422,7 @@ def test_a_width_learns_from_steps_that_only_decode() -> None:
     backend = ScriptedBackend(limits(), lambda feed: 65)
     running = Engine(backend, TOKENIZER, GUIDE, Cost(), ticking(), width=Noting(2, 2, fixed=False), look_ahead=False)
     ends_of(running, [request(PROMPT, 4) for _ in range(3)])
-    assert seen[:3] == [(2, 2, True)] * 3
-    assert seen[-3:] == [(1, 1, False)] * 3
+    assert [step for step in seen if step[0]] == [(2, 2, True)] * 3 + [(1, 1, False)] * 3
 
 
 class Dear(Cost):

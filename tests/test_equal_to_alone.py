@@ -320,7 +320,6 @@ def test_a_backend_that_cannot_cut_is_given_no_proposals() -> None:
 ANSWERS = {"type": "array", "items": {"enum": ["yes", "no"]}, "minItems": 2, "maxItems": 3}
 
 
-@pytest.mark.xfail(strict=True, reason="a mask behind an end may be one that allows nothing")
 def test_a_proposal_may_go_on_behind_the_end_of_a_guided_answer() -> None:
     """As a trail does that follows a document, in JSON, to the end of its turn."""
     guide = Guide(TOKENIZER.for_guide(), VOCAB)
@@ -334,7 +333,6 @@ def test_a_proposal_may_go_on_behind_the_end_of_a_guided_answer() -> None:
     assert running.meter.accepted_tokens > 0
 
 
-@pytest.mark.xfail(strict=True, reason="proposals and forced runs are counted too")
 def test_cells_that_prefill_attended_to_are_the_same_with_proposals() -> None:
     work = a_workload()
     _, _, plain = run_guessing(work, Guess([0], [0]))

@@ -313,7 +313,6 @@ def test_masks_of_proposals_hold_nothing_of_the_call_before(guide: Guide) -> Non
     assert [allowed(mask) for mask in masks] == [free, free, set(b"123456789"), {*b"0123456789", END_OF_TEXT}]
 
 
-@pytest.mark.xfail(strict=True, reason="masks behind an end are not filled")
 def test_masks_behind_an_end_in_a_proposal_allow_something(guide: Guide) -> None:
     """Nothing is drawn there that counts, but a draw from nothing is no draw."""
     row = started(guide, {"type": "array", "items": {"enum": ["yes", "no"]}, "minItems": 2, "maxItems": 3})

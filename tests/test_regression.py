@@ -103,7 +103,6 @@ def test_a_feature_that_was_not_seen_keeps_its_weight() -> None:
     assert fit.weights[:2] == pytest.approx([0.5, 0.1], rel=0.05)
 
 
-@pytest.mark.xfail(strict=True, reason="what it knew of the weight fades to denormal numbers and then to nonsense")
 def test_a_feature_that_was_not_seen_for_very_long_keeps_its_weight() -> None:
     fit = Regression(FIRST)
     for _ in range(100):
