@@ -230,23 +230,20 @@ guesses = st.builds(
 )
 
 
-def whole_stories(requests: Sequence[Request], guided_end: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+def whole_stories(requests: Sequence[Request]) -> list[tuple[int, ...]]:
     """What each request's slot would hold in the end, had it no stop strings; and ends behind that."""
-    ends = [guided_end if wanted.grammar else (END_OF_TEXT,) * 9 for wanted in requests]
-    return [
-        wanted.tokens + alone(without_stop(wanted)).tokens + end for wanted, end in zip(requests, ends, strict=True)
-    ]
+    return [wanted.tokens + alone(without_stop(wanted)).tokens + (END_OF_TEXT,) * 9 for wanted in requests]
 
 
 @contextmanager
-def guessing(requests: Sequence[Request], guess: Guess, guided_end: tuple[int, ...] = ()) -> Iterator[None]:
+def guessing(requests: Sequence[Request], guess: Guess) -> Iterator[None]:
     """Inside, every row of an engine that looks ahead proposes what the guess says."""
     lengths = cycle(guess.lengths)
 
     def chosen(runs: Sequence[tuple[int, int]], *_: object) -> tuple[set[int], int]:
         return {slot for slot, _ in runs}, next(lengths)
 
-    oracle = guess.proposals(whole_stories(requests, guided_end))
+    oracle = guess.proposals(whole_stories(requests))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_module, "chosen", chosen)
         patch.setattr(engine_module, "Trail", oracle)
@@ -325,7 +322,7 @@ def test_a_proposal_may_go_on_behind_the_end_of_a_guided_answer() -> None:
     guide = Guide(TOKENIZER.for_guide(), VOCAB)
     grammar = guide.compile(schema(ANSWERS))
     requests = [request("p" * number, len(grammar.opening) + 30, grammar=grammar) for number in range(1, 9)]
-    with guessing(requests, Guess([16], [0]), guided_end=(END_OF_TEXT,) * 9):
+    with guessing(requests, Guess([16], [0])):
         running = engine(FakeBackend(limits(slots=3)), rows=2, guide=guide)
         running.submit(requests)
         said = {completion.request: completion.text for completion in finish(running)}

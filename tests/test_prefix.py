@@ -159,6 +159,18 @@ def test_a_group_stands_where_its_first_member_stood() -> None:
     assert [entry.request for entry in planned] == [loner, *group, other]
 
 
+def test_within_a_group_the_order_of_arrival_is_kept() -> None:
+    group = [request([1] * 40 + [tail], budget) for tail, budget in ((2, 5), (3, 50), (4, 20))]
+    assert [entry.request for entry in plan(group, (), cut=True)] == group
+
+
+def test_the_largest_budgets_lead_where_that_is_asked_for() -> None:
+    short, long, middle = (request([1] * 40 + [tail], budget) for tail, budget in ((2, 5), (3, 50), (4, 20)))
+    planned = plan([short, long, middle], (), cut=True, long_first=True)
+    assert [entry.request for entry in planned] == [long, middle, short]
+    assert all(entry.share and entry.share.tokens == 40 for entry in planned)
+
+
 def test_a_prefix_begins_with_the_one_above_it() -> None:
     outer, inner = [1] * 40, [1] * 40 + [2] * 40
     requests = [request([*inner, 5]), request([*inner, 6]), request([*outer, 7])]

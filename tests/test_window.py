@@ -86,6 +86,15 @@ def test_who_is_next_is_planned_with_the_others_that_wait() -> None:
     assert entry.share.tokens == 40
 
 
+def test_an_empty_window_asks_for_no_plan_at_the_end_of_the_input() -> None:
+    """Who plans has loaded the weights; where all is done, nobody should."""
+
+    def never(requests: Sequence[Request], last: bool) -> list[Planned]:
+        raise AssertionError("there is nothing to plan")
+
+    assert Window(never).first(last=True) is None
+
+
 def test_an_empty_window_has_no_first() -> None:
     assert Window(planned).first(last=False) is None
     assert not Window(planned)
