@@ -49,7 +49,7 @@ class Window:
 
     def first(self, *, last: bool) -> Planned | None:
         """Who is next; None if nobody waits.  `last`: no more requests will come."""
-        if self._new or last > self._last:
+        if self._new or (self._planned and last > self._last):
             waiting = [entry.request for entry in self._planned] + self._new
             self._planned = deque(self._plan(waiting, last))
             self._new, self._last = [], last
