@@ -52,7 +52,8 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     wanted = wish.context or _padded(min(wish.longest_tokens or UNKNOWN_CONTEXT, card.context_train))
     wanted = min(wanted, _padded(card.context_train))
     fitting = cells // wanted
-    rows = wish.rows or (MOST_ROWS if fitting * SHARE_FOR_MORE >= MOST_ROWS else DEFAULT_ROWS)
+    roomy = wish.longest_tokens is not None and fitting * SHARE_FOR_MORE >= MOST_ROWS
+    rows = wish.rows or (MOST_ROWS if roomy else DEFAULT_ROWS)
     if fitting >= 1 + wish.prefixes:
         slots = min(rows + wish.prefixes, fitting)
         rows = slots - wish.prefixes
@@ -73,9 +74,11 @@ def described(load: LoadPlan, card: ModelCard, *, fixed: bool) -> str:
     cache = load.slots * load.context * _cell_bytes(card, load.kv)
     total = cache + card.weights_bytes + WORK_BYTES
     prefixes, rows = load.slots - load.rows, "row" if load.rows == 1 else "rows"
+    threads = "thread" if load.threads == 1 else "threads"
     return (
         f"{'' if fixed else 'up to '}{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
-        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights, {_size(total)} in all), {load.threads} threads"
+        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights, {_size(total)} in all), "
+        f"{load.threads} {threads}"
     )
 
 

@@ -31,7 +31,7 @@ Weights = Annotated[
     str | None, typer.Option(help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.")
 ]
 Engine = Annotated[str | None, typer.Option(help="auto (default), llamacpp, or fake (a toy that checks the rules).")]
-Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what memory holds.")]
+Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what pays.")]
 Context = Annotated[int | None, typer.Option(help="Tokens in one slot. Default: what the longest job needs.")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens in one forward. Default: 512.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads. Default: one a physical core.")]
@@ -177,7 +177,7 @@ def check(
 @app.command(epilog="Example:  batchrun bench research --mode serial,continuous --repeat 3")
 def bench(
     workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, staggered, levers, or plain.")],
-    jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.", min=1)] = None,
     repeat: Annotated[int, typer.Option(help="Runs of each mode, in turn; medians are shown.", min=1)] = 3,
     mode: Annotated[str, typer.Option(help="Of serial, static, continuous; joined by commas.")] = "continuous",
     peer: Annotated[str | None, typer.Option(help="llama-server=PATH: run the same through it.")] = None,
@@ -204,6 +204,8 @@ def bench(
     Modes run in turn on the same weights. Under the table stands how near batchrun came to the bare kernels.
     """
     flags = _flags(locals())
+    if as_json and markdown:
+        raise UsageError("--json and --markdown are two ways to print one table; expected one of them")
     from batchrun.bench import board, figures
     from batchrun.config import resolve
 

@@ -87,6 +87,8 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
     for name, known in CHOICES.items():
         if getattr(settings, name) not in known:
             raise UsageError(f"{name} {getattr(settings, name)!r} is unknown; expected {_one_of(known)}")
+    if settings.kv == "q8_0" and settings.flash is False:
+        raise UsageError("kv q8_0 needs flash attention; expected --kv f16, or no --no-flash")
     return settings
 
 

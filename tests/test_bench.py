@@ -51,6 +51,11 @@ def test_a_sweep_has_a_row_for_each_width() -> None:
     assert json.dumps(as_json(board.rows))
 
 
+def test_what_needs_a_real_model_is_refused_on_the_toy() -> None:
+    with pytest.raises(UsageError, match="real model"):
+        measure(Settings(engine="fake"), plan("plain", "serial"), silent)
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match="research"):
         measure(Settings(engine="fake"), plan("reserch"), silent)

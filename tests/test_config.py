@@ -218,3 +218,8 @@ def test_every_setting_can_come_from_the_environment() -> None:
 def test_any_text_in_a_variable_is_taken_or_refused(name: str, text: str) -> None:
     with contextlib.suppress(UsageError):
         assert isinstance(resolve({}, {f"BATCHRUN_{name.upper()}": text}, None), Settings)
+
+
+def test_a_small_cache_needs_flash_attention() -> None:
+    with pytest.raises(UsageError, match="flash"):
+        resolve({"kv": "q8_0", "flash": False}, {"BATCHRUN_CONFIG": ""}, None)

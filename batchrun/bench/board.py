@@ -13,7 +13,7 @@ from batchrun.bench.modes import MODES, Mode, longest_tokens
 from batchrun.bench.server import LlamaServer
 from batchrun.bench.workloads import Workload, build
 from batchrun.capacity import DEFAULT_ROWS
-from batchrun.config import Settings
+from batchrun.config import WEIGHTS, Settings
 from batchrun.errors import UsageError
 
 Say = Callable[[str], None]
@@ -45,6 +45,11 @@ def measure(settings: Settings, plan: Plan, say: Say) -> Board:
     unknown = [name for name in plan.modes if name not in MODES]
     if unknown:
         raise UsageError(f"mode {unknown[0]!r} is unknown; expected one of {', '.join(MODES)}")
+    if settings.engine == "fake" and (plan.peer or "serial" in plan.modes):
+        raise UsageError("serial and peers run a real model; --engine fake has none")
+    formats = [name for name in plan.weights if name not in WEIGHTS and not name.endswith(".gguf")]
+    if formats:
+        raise UsageError(f"weights {formats[0]!r} are unknown; expected a .gguf path or one of {', '.join(WEIGHTS)}")
     workload = build(plan.workload, settings.seed, plan.jobs)
     modes = [(name, MODES[name]) for name in MODES if name in plan.modes]
     if plan.peer:
