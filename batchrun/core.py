@@ -169,13 +169,18 @@ class Request:
         """Cells that this request can come to fill: its prompt and its whole budget."""
         return len(self.tokens) + self.job.max_tokens
 
+    @property
+    def chains(self) -> bool:
+        """Whether its next tokens follow from the last one alone: nothing guides its draws and nothing is random."""
+        return self.grammar is None and self.job.sampling.temperature <= 0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a backend can hold, counted in slots and tokens, and what it is good at.
 
     `cut`: a copy may take only the beginning of its source.  `forced_run_tokens`: the shortest run of forced tokens
-    that is cheaper fed at once than one a step while other rows decode.
+    that is cheaper fed at once than one a step while other rows decode.  `chain`: tokens that a row may draw in one step.
     """
 
     slots: int
@@ -185,6 +190,7 @@ class Limits:
     vocab: int  # width of a row of logits
     cut: bool = True
     forced_run_tokens: int = 8
+    chain: int = 1
 
 
 class Feed(NamedTuple):
@@ -207,7 +213,8 @@ class Copy(NamedTuple):
 class Step(NamedTuple):
     """What the backend does next: frees, then copies, then feeds.  Feeds are ordered by slot, at most one a slot.
 
-    The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.
+    The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.  `chain`: how many tokens
+    every feed draws; more than one only where all of them draw, greedy and unguided.
     """
 
     frees: tuple[int, ...]
@@ -215,6 +222,7 @@ class Step(NamedTuple):
     feeds: tuple[Feed, ...]
     prefill_tokens: int
     decoding_rows: int
+    chain: int = 1
 
 
 class Drawn(NamedTuple):
@@ -226,11 +234,12 @@ class Drawn(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a draw came to: the tokens to append (drawn, then forced), and why the sequence ends, if it does."""
+    """What a draw came to: tokens to append, `drawn` of them drawn and the others forced; and an end, if it is one."""
 
     slot: int
     tokens: tuple[int, ...]
     finish: FinishReason | None
+    drawn: int = 1
 
 
 @dataclass(frozen=True, slots=True)

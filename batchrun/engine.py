@@ -6,7 +6,7 @@ ends the rows that were in it, and the rest go on.
 """
 
 import codecs
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 
 from batchrun.backends.base import Backend, Tokenizer
@@ -29,8 +29,14 @@ FAILURES_TOLERATED = 2
 """Steps in a row that may fail before the backend is given up."""
 
 
+OnTokens = Callable[[Request, tuple[int, ...]], None]
+
+
 class Engine:
-    """Runs requests on a backend.  `share_prefixes` off computes every prompt whole."""
+    """Runs requests on a backend.  `share_prefixes` off computes every prompt whole.
+
+    `on_tokens` hears the tokens of every answer as they come, forced ones among them, each of them once.
+    """
 
     def __init__(
         self,
@@ -42,8 +48,10 @@ class Engine:
         *,
         rows: int,
         share_prefixes: bool = True,
+        on_tokens: OnTokens | None = None,
     ) -> None:
         self.meter = Meter()
+        self._on_tokens = on_tokens
         self._backend = backend
         self._tokenizer = tokenizer
         self._guide = guide
@@ -88,6 +96,7 @@ class Engine:
     def take_meter(self) -> Meter:
         """The counters since the last call."""
         meter, self.meter = self.meter, Meter()
+        meter.upkeep = self._backend.take_upkeep()
         return meter
 
     def step(self) -> list[Completion]:
@@ -103,7 +112,10 @@ class Engine:
         now_s = self._clock()
         if step.feeds:
             self._count(step, len(drawn), model_s)
-        ended = self._scheduler.commit(step, [self._outcome(token, now_s) for token in drawn])
+        outcomes = self._outcomes(drawn, now_s)
+        spoke = [self._scheduler.at(outcome.slot) for outcome in outcomes]
+        ended = self._scheduler.commit(step, outcomes)
+        self._tell(spoke)
         completions = [self._completion(sequence) for sequence in ended]
         self._failures = 0
         self.meter.model_s += model_s
@@ -120,21 +132,33 @@ class Engine:
             self._backend.copy(copy)
         if not step.feeds:
             return [], self._clock() - started_s, 0.0
-        pending = self._backend.forward(step.feeds)
+        pending = self._backend.forward(step.feeds, step.chain)
         forwarded_s = self._clock()
         masks = self._guide.masks([self._scheduler.at(feed.slot).constraint for feed in step.feeds if feed.sampling])
         masked_s = self._clock()
         drawn = self._backend.sample(pending, masks)
         return drawn, self._clock() - masked_s + forwarded_s - started_s, masked_s - forwarded_s
 
-    def _outcome(self, drawn: Drawn, now_s: float) -> Outcome:
-        """What a drawn token comes to: an end, or tokens to append."""
+    def _outcomes(self, drawn: Iterable[Drawn], now_s: float) -> list[Outcome]:
+        """One for each row that drew: its tokens up to an end.  What a chain drew beyond the end is dropped."""
+        outcomes: dict[int, Outcome] = {}
+        for token in drawn:
+            before = outcomes.get(token.slot)
+            if before is None:
+                outcomes[token.slot] = self._outcome(token, (), now_s)
+            elif not before.finish:
+                one = self._outcome(token, before.tokens, now_s)
+                outcomes[token.slot] = one._replace(tokens=before.tokens + one.tokens, drawn=before.drawn + one.drawn)
+        return list(outcomes.values())
+
+    def _outcome(self, drawn: Drawn, before: tuple[int, ...], now_s: float) -> Outcome:
+        """What a drawn token comes to: an end, or tokens to append.  `before`: drawn in this step, not yet appended."""
         sequence = self._scheduler.at(drawn.slot)
         if sequence.first_token_s is None:
             sequence.first_token_s = now_s
         sequence.last_token_s = now_s
         if drawn.margin < NEAR_TIE_LOGITS:
-            sequence.near_ties.append((sequence.completion_tokens, drawn.margin))
+            sequence.near_ties.append((sequence.completion_tokens + len(before), drawn.margin))
             self.meter.near_ties += 1
         token = drawn.token
         said = () if token in self._tokenizer.stop_tokens else (token,)
@@ -147,13 +171,23 @@ class Engine:
         if not said:
             return Outcome(drawn.slot, (), FinishReason.STOP)
         stop = sequence.request.job.stop if sequence.request else ()
-        return Outcome(drawn.slot, (token,), FinishReason.STOP if stop and self._said(sequence, token, stop) else None)
+        said_stop = stop and self._said([*sequence.completion, *before, token], stop)
+        return Outcome(drawn.slot, (token,), FinishReason.STOP if said_stop else None)
 
-    def _said(self, sequence: Sequence, token: int, stop: tuple[str, ...]) -> bool:
-        """Whether this token completes a stop string.  Looks at the end of the answer only."""
+    def _said(self, tokens: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token completes a stop string.  Looks at the end of the answer only."""
         longest = max(len(text.encode()) for text in stop)
-        tail = self._tokenizer.decode([*sequence.completion[-4 * longest - 16 :], token])
+        tail = self._tokenizer.decode(tokens[-4 * longest - 17 :])
         return any(text.encode() in tail for text in stop)
+
+    def _tell(self, spoke: Iterable[Sequence]) -> None:
+        if self._on_tokens:
+            for sequence in spoke:
+                new = tuple(sequence.completion[sequence.told_tokens :])
+                sequence.told_tokens += len(new)
+                assert sequence.request is not None, "a prefix says nothing"
+                if new:
+                    self._on_tokens(sequence.request, new)
 
     def _completion(self, sequence: Sequence) -> Completion:
         request, now_s = sequence.request, self._clock()
@@ -193,13 +227,13 @@ class Engine:
 
     def _count(self, step: Step, draws: int, model_s: float) -> None:
         meter, rows = self.meter, self._scheduler.running
-        meter.steps += 1
-        meter.rows += rows
+        meter.steps += step.chain
+        meter.rows += rows * step.chain
         meter.rows_peak = max(meter.rows_peak, rows)
         meter.computed_tokens += step.prefill_tokens
         meter.drawn_tokens += draws
         meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
-        self._cost.saw_step(step.prefill_tokens, step.decoding_rows, model_s)
+        self._cost.saw_step(step.prefill_tokens, step.decoding_rows, model_s / step.chain)
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

@@ -15,6 +15,7 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Iterable
 
+from batchrun.chain import chain_tokens
 from batchrun.core import Copy, Feed, FinishReason, Limits, Outcome, Request, Step
 from batchrun.prefix import Planned, Prefix, Share
 from batchrun.sequence import Sequence
@@ -120,12 +121,14 @@ class Scheduler:
         while self._queue and self._row_slots and self._admit(self._queue[0], copies, frees):
             self._queue.popleft()
         feeds, prefill_tokens, decoding_rows = self._feeds()
-        return Step(tuple(frees), tuple(copies), feeds, prefill_tokens, decoding_rows)
+        fed = [] if prefill_tokens else [self._running[feed.slot] for feed in feeds]
+        chain = chain_tokens(fed, self.limits.chain)
+        return Step(tuple(frees), tuple(copies), feeds, prefill_tokens, decoding_rows, chain)
 
     def commit(self, step: Step, outcomes: Iterable[Outcome]) -> list[Sequence]:
         """Takes down what a step did.  Gives the sequences that it ended, their slots free from the next step on."""
         for feed in step.feeds:
-            self._running[feed.slot].fed += len(feed.tokens)
+            self._running[feed.slot].fed += len(feed.tokens) + step.chain - 1
         ended = []
         for outcome in outcomes:
             sequence = self._running[outcome.slot]
@@ -133,7 +136,7 @@ class Scheduler:
             assert request is not None, "a prefix is never drawn from"
             room = request.job.max_tokens - sequence.completion_tokens
             sequence.tokens.extend(outcome.tokens[:room])
-            sequence.forced_tokens += max(0, min(len(outcome.tokens), room) - 1)
+            sequence.forced_tokens += max(0, min(len(outcome.tokens), room) - outcome.drawn)
             sequence.finish = outcome.finish
             if len(outcome.tokens) > room or (len(outcome.tokens) == room and not outcome.finish):
                 sequence.finish = FinishReason.LENGTH

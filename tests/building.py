@@ -8,7 +8,7 @@ from typing import Any
 from batchrun.backends.fake import VOCAB, FakeBackend, FakeTokenizer
 from batchrun.core import Completion, Drawn, Feed, Grammar, Job, Limits, Outcome, Request, Sampling, Schema, Step
 from batchrun.cost import Cost
-from batchrun.engine import Engine
+from batchrun.engine import Engine, OnTokens
 from batchrun.guide import Guide
 from batchrun.prefix import Planned
 from batchrun.scheduler import Scheduler
@@ -48,9 +48,10 @@ def limits(
     batch: int = 64,
     cut: bool = True,
     forced_run_tokens: int = 8,
+    chain: int = 1,
 ) -> Limits:
     cells = slots * context if cells is None else cells
-    return Limits(slots, context, cells, batch, VOCAB, cut=cut, forced_run_tokens=forced_run_tokens)
+    return Limits(slots, context, cells, batch, VOCAB, cut=cut, forced_run_tokens=forced_run_tokens, chain=chain)
 
 
 def ticking() -> Callable[[], float]:
@@ -66,9 +67,19 @@ def engine(
     guide: Guide = GUIDE,
     share_prefixes: bool = True,
     clock: Callable[[], float] | None = None,
+    on_tokens: OnTokens | None = None,
 ) -> Engine:
     backend = backend or FakeBackend(limits())
-    return Engine(backend, TOKENIZER, guide, Cost(), clock or ticking(), rows=rows, share_prefixes=share_prefixes)
+    return Engine(
+        backend,
+        TOKENIZER,
+        guide,
+        Cost(),
+        clock or ticking(),
+        rows=rows,
+        share_prefixes=share_prefixes,
+        on_tokens=on_tokens,
+    )
 
 
 def finish(running: Engine) -> list[Completion]:
@@ -150,7 +161,7 @@ class Walk:
         for copy in step.copies:
             self.backend.copy(copy)
         if step.feeds:
-            self.backend.sample(self.backend.forward(step.feeds), None)
+            self.backend.sample(self.backend.forward(step.feeds, step.chain), None)
         draws = [feed.slot for feed in step.feeds if feed.sampling]
         ended = self.scheduler.commit(step, [self.answer(self.scheduler.at(slot), slot) for slot in draws])
         self.ended += ended

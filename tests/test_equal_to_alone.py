@@ -97,6 +97,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         batch=slots + draw(st.sampled_from([0, 1, 7, 40, 500])),
         cut=draw(st.booleans()),
         forced_run_tokens=draw(st.integers(2, 10)),
+        chain=draw(st.sampled_from([1, 2, 8, 100])),
     )
     return Workload(bounds, rows, portions, cancels)
 

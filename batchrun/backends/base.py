@@ -8,7 +8,7 @@ steps and decides nothing; the rules of a step are written at `Backend` and refe
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from llguidance import LLTokenizer
@@ -107,6 +107,16 @@ class Model(Protocol):
     def close(self) -> None: ...
 
 
+class Upkeep(NamedTuple):
+    """What a backend did besides computing: rows that joined its batch and left it, the seconds that took, and how often
+    it waited for the device."""
+
+    joins: int = 0
+    leaves: int = 0
+    seconds: float = 0.0
+    synchronisations: int = 0
+
+
 class Interrupted(Exception):
     """Loading was given up because the run was asked to stop."""
 
@@ -118,20 +128,28 @@ class Backend(Protocol):
     slot, at most `limits.batch` tokens in all, and each starts where its slot ends.  The target of a copy is empty; its
     source is complete, is not fed in that step and not freed before the next.  After a step that raised, all slots are
     freed before anything else, whatever was copied: what they hold is not to be trusted.
+
+    A step may be a chain (up to `limits.chain`): then every feed draws, greedy and without a mask, and the backend feeds
+    each drawn token back itself until every feed has drawn so many.
     """
 
     @property
     def limits(self) -> Limits: ...
 
-    def forward(self, feeds: Sequence[Feed]) -> Any:
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What loading found out and a user should be told once."""
+        ...
+
+    def forward(self, feeds: Sequence[Feed], chain: int = 1) -> Any:
         """Appends each feed to its slot; may return before it is done.  Raises BackendError."""
         ...
 
     def sample(self, pending: Any, masks: NDArray[np.int32] | None) -> list[Drawn]:
-        """A token for each feed that wants one, in feed order; waits for `forward`.
+        """A token for each feed that wants one, in feed order, or `chain` of them in a row; waits for `forward`.
 
-        `masks`: `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed, or None for no masks.  A drawn token is returned and
-        not appended: it enters its slot with the next feed.
+        `masks`: `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed, or None for no masks.  The last drawn token is
+        returned and not appended: it enters its slot with the next feed.
         """
         ...
 
@@ -139,6 +157,10 @@ class Backend(Protocol):
 
     def free(self, slot: int) -> None:
         """Empties a slot.  Never fails."""
+        ...
+
+    def take_upkeep(self) -> Upkeep:
+        """What it did besides computing since the last call."""
         ...
 
     def close(self) -> None: ...
