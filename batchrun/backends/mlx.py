@@ -1,0 +1,261 @@
+"""MLX as a backend: rows decode in one batch, prompts are prefilled alone, greedy steps are chained.
+
+The loop is our own, over a loaded model of mlx-lm, its call, and its cache classes; nothing of mlx-lm is patched and no
+process-wide setting is changed unless the user asked for it.  The last token of every feed that draws goes through the
+batch; what stands before it is prefilled alone, and only the state of its cache is computed, so no logits exist for
+prompt positions.  A row joins the batch with its first draw (`mlx_batch.py`).
+
+MLX computes lazily: `forward` builds the graph and starts it, masks are filled meanwhile, `sample` waits.  A chain is one
+graph of several steps and one wait.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from batchrun.backends.mlx_blas import openblas
+
+openblas()  # before MLX itself, or it is without effect
+
+import mlx.core as mx  # noqa: E402
+import numpy as np  # noqa: E402
+from mlx_lm.models.cache import make_prompt_cache  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+
+from batchrun.backends.base import LoadPlan, Upkeep  # noqa: E402
+from batchrun.backends.mlx_batch import Batch, Cache, can_be_cut, copied  # noqa: E402
+from batchrun.backends.mlx_draw import Array, allow, greedy  # noqa: E402
+from batchrun.core import Copy, Drawn, Feed, Limits  # noqa: E402
+from batchrun.errors import BackendError  # noqa: E402
+from batchrun.sampling import draw  # noqa: E402
+
+FORCED_RUN_TOKENS = 16
+"""A shorter run of forced tokens goes one a step with the batch: fed at once it has to leave the batch and join again."""
+
+
+@dataclass(slots=True)
+class Slot:
+    """A sequence: how many tokens it holds, and its cache while it is not in the batch."""
+
+    tokens: int = 0
+    cache: Cache | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Rows that are computed in one pass: the batch, or one row alone.  `inputs`: their next tokens, uint32[rows]."""
+
+    rows: Sequence[int | None]
+    cache: Cache
+    inputs: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A step on its way.  For every lane its logits `[rows, vocab]`, or, of a chain, tokens and margins of each round."""
+
+    feeds: Sequence[Feed]
+    lanes: Sequence[Lane]
+    logits: Sequence[Array]
+    rounds: Sequence[Sequence[tuple[Array, Array]]]
+    states: Sequence[Any]  # what prefill has to compute
+    chain: int
+    began_s: float
+    draws: list[Feed] = field(default_factory=list)
+
+
+class MlxBackend:
+    """A model of mlx-lm with its slots.  `batched`: whether rows may share a pass; if not, each has its own."""
+
+    def __init__(
+        self, model: Any, plan: LoadPlan, vocab: int, *, chain: int, batched: bool = True, notices: tuple[str, ...] = ()
+    ) -> None:
+        self.limits = Limits(
+            plan.slots,
+            plan.context,
+            plan.slots * plan.context,
+            plan.batch,
+            vocab,
+            cut=can_be_cut(make_prompt_cache(model)),
+            forced_run_tokens=FORCED_RUN_TOKENS,
+            chain=chain,
+        )
+        self.notices = notices
+        self._model = model
+        self._batched = batched
+        self._slots = [Slot() for _ in range(plan.slots)]
+        self._batch = Batch()
+        self._waits = 0
+
+    def forward(self, feeds: Sequence[Feed], chain: int = 1) -> Pending:
+        began_s = time.perf_counter()
+        with self._guarded():
+            together = self._together(feeds)
+            states = [self._prefill(feed, last=feed in together) for feed in feeds]
+            lanes = self._lanes(feeds, together)
+            logits, rounds = self._compute(lanes, chain)
+            for feed in feeds:
+                self._slots[feed.slot].tokens += len(feed.tokens) + chain - 1
+            mx.async_eval(logits, rounds, states)
+            draws = [feed for feed in feeds if feed.sampling is not None]
+            return Pending(feeds, lanes, logits, rounds, states, chain, began_s, draws)
+
+    def sample(self, pending: Pending, masks: NDArray[np.int32] | None) -> list[Drawn]:
+        with self._guarded():
+            if pending.chain > 1:
+                drawn = self._chained(pending)
+            elif pending.draws:
+                drawn = self._drawn(pending, masks)
+            else:
+                mx.eval(pending.states)
+                drawn = []
+            self._waits += 1
+        seconds = time.perf_counter() - pending.began_s
+        if self._batch.ended:
+            self._batch.wave.saw_step(seconds, len(self._batch.rows), self._batch.ended)
+        return drawn
+
+    def copy(self, copy: Copy) -> None:
+        with self._guarded():
+            source = self._slots[copy.source]
+            cache = self._batch.look(copy.source) if copy.source in self._batch else source.cache
+            assert cache is not None, "the source of a copy holds tokens"
+            self._slots[copy.target] = Slot(copy.tokens, copied(cache, source.tokens - copy.tokens))
+
+    def free(self, slot: int) -> None:
+        self._slots[slot] = Slot()
+        if slot in self._batch:
+            self._batch.drop(slot)
+
+    def take_upkeep(self) -> Upkeep:
+        upkeep = self._batch.take_upkeep()
+        waits, self._waits = self._waits + upkeep.synchronisations, 0
+        return upkeep._replace(synchronisations=waits)
+
+    def close(self) -> None:
+        self._reset()
+        self._model = None
+        mx.clear_cache()
+
+    # -- the parts of a forward
+
+    def _together(self, feeds: Sequence[Feed]) -> list[Feed]:
+        """Feeds whose last token goes through the batch: all that draw, and single tokens of rows that are in it."""
+        if not self._batched:
+            return []
+        found = [
+            feed
+            for feed in feeds
+            if (feed.sampling and feed.start + len(feed.tokens) > 1)
+            or (feed.slot in self._batch and len(feed.tokens) == 1)
+        ]
+        return [] if len(found) == 1 and found[0].slot not in self._batch else found
+
+    def _prefill(self, feed: Feed, *, last: bool) -> list[Any]:
+        """Appends what stands before the token whose logits are wanted; gives the state that has to be computed."""
+        tokens = feed.tokens[:-1] if last or feed.sampling else feed.tokens
+        if not tokens:
+            return []
+        cache = self._own_cache(feed.slot)
+        self._model(mx.array([tokens]), cache=cache)
+        return [layer.state for layer in cache]
+
+    def _own_cache(self, slot: int) -> Cache:
+        """The cache of a slot outside the batch, which it leaves if it is in there."""
+        held = self._slots[slot]
+        if slot in self._batch:
+            held.cache = self._batch.take_out(slot)
+        elif held.cache is None:
+            held.cache = make_prompt_cache(self._model)
+        return held.cache
+
+    def _lanes(self, feeds: Sequence[Feed], together: Sequence[Feed]) -> list[Lane]:
+        """The passes that this step's last tokens need: the batch, and a pass for each row outside of it that draws."""
+        last = {feed.slot: feed.tokens[-1] for feed in feeds}
+        joint = {feed.slot for feed in together}
+        for slot in set(self._batch.slots) - joint:
+            self._own_cache(slot)
+        newcomers = [slot for slot in joint if slot not in self._batch]
+        if newcomers:
+            self._batch.join([(slot, self._own_cache(slot)) for slot in sorted(newcomers)])
+            for slot in newcomers:
+                self._slots[slot].cache = None
+        elif self._batch.ended and self._batch.wave.due:
+            self._batch.slice()
+        lanes = []
+        if self._batch.rows:
+            inputs = mx.array([last[slot] if slot is not None else 0 for slot in self._batch.rows])
+            lanes.append(Lane(tuple(self._batch.rows), self._batch.cache, inputs))
+        for feed in feeds:
+            if feed.sampling and feed.slot not in joint:
+                lanes.append(Lane((feed.slot,), self._own_cache(feed.slot), mx.array([feed.tokens[-1]])))
+        return lanes
+
+    def _compute(
+        self, lanes: Sequence[Lane], chain: int
+    ) -> tuple[list[Array], list[list[tuple[Array, Array]]]]:
+        """Logits of each lane; for a chain, the tokens and margins of each of its rounds instead."""
+        if chain == 1:
+            return [self._logits(lane, lane.inputs) for lane in lanes], []
+        rounds = []
+        for lane in lanes:
+            inputs, drawn = lane.inputs, []
+            for _ in range(chain):
+                drawn.append(greedy(self._logits(lane, inputs)))
+                inputs = drawn[-1][0]
+            rounds.append(drawn)
+        return [], rounds
+
+    def _logits(self, lane: Lane, inputs: Array) -> Array:
+        return self._model(inputs[:, None], cache=lane.cache)[:, -1, :].astype(mx.float32)
+
+    # -- the parts of a sample
+
+    def _chained(self, pending: Pending) -> list[Drawn]:
+        mx.eval(pending.rounds)
+        found: dict[int, list[Drawn]] = {}
+        for lane, rounds in zip(pending.lanes, pending.rounds, strict=True):
+            for tokens, margins in rounds:
+                for slot, token, margin in zip(lane.rows, tokens.tolist(), margins.tolist(), strict=True):
+                    if slot is not None:
+                        found.setdefault(slot, []).append(Drawn(slot, token, margin))
+        return [drawn for feed in pending.draws for drawn in found[feed.slot]]
+
+    def _drawn(self, pending: Pending, masks: NDArray[np.int32] | None) -> list[Drawn]:
+        place = {slot: number for number, slot in enumerate(slot for lane in pending.lanes for slot in lane.rows)}
+        logits = mx.concatenate(pending.logits) if len(pending.logits) > 1 else pending.logits[0]
+        wanted = [place[feed.slot] for feed in pending.draws]
+        if wanted != list(range(len(logits))):
+            logits = logits[mx.array(wanted)]
+        if masks is not None:
+            logits = allow(logits, masks)
+        best, margins = greedy(logits)
+        mx.eval(best, margins, logits)
+        found = zip(pending.draws, best.tolist(), margins.tolist(), strict=True)
+        return [self._one(logits, number, *one) for number, one in enumerate(found)]
+
+    def _one(self, logits: Array, number: int, feed: Feed, token: int, margin: float) -> Drawn:
+        """The token of one row; a random draw is made by the reference sampler, as in every backend."""
+        assert feed.sampling is not None, "chosen for having one"
+        if feed.sampling.temperature > 0:
+            row = np.array(logits[number])
+            token, margin = draw(row, feed.sampling, feed.start + len(feed.tokens))
+        return Drawn(feed.slot, token, margin)
+
+    # -- when it fails
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Turns what MLX raises into a BackendError, and forgets all slots: none of them is to be trusted."""
+        try:
+            yield
+        except (RuntimeError, ValueError, MemoryError) as error:
+            self._reset()
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise BackendError(f"MLX: {reason}") from error
+
+    def _reset(self) -> None:
+        self._slots = [Slot() for _ in self._slots]
+        self._batch = Batch()
