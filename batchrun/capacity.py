@@ -42,8 +42,8 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
 
     Raises ModelError where not even one row fits.
     """
-    budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_bytes - WORK_BYTES
-    cells = budget // max(card.cell_bytes, 1)
+    budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_memory_bytes - WORK_BYTES
+    cells = budget // max(card.cell_memory_bytes, 1)
     wanted = wish.context or _padded(min(wish.longest_tokens or UNKNOWN_CONTEXT, card.context_train))
     wanted = min(wanted, _padded(card.context_train))
     rows = wish.rows or DEFAULT_ROWS
@@ -54,7 +54,10 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     elif fitting >= 1:
         slots = rows = 1
     else:
-        needed, there = card.weights_bytes + WORK_BYTES + wanted * card.cell_bytes, machine.available_bytes
+        needed, there = (
+            card.weights_memory_bytes + WORK_BYTES + wanted * card.cell_memory_bytes,
+            machine.available_bytes,
+        )
         raise ModelError(
             f"one row of {wanted} tokens needs {needed / SHARE_OF_MEMORY / 2**30:.1f} GiB with this model, "
             f"{there / 2**30:.1f} GiB are available; expected a smaller --context, a smaller model, or more memory"
@@ -64,11 +67,11 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
 
 def described(load: LoadPlan, card: ModelCard) -> str:
     """The plan in one line, with what it was made from."""
-    cache = load.slots * load.context * card.cell_bytes
+    cache = load.slots * load.context * card.cell_memory_bytes
     prefixes, rows = load.slots - load.rows, "row" if load.rows == 1 else "rows"
     return (
         f"{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
-        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights), {load.threads} threads"
+        f"({_size(cache)} cache, {_size(card.weights_memory_bytes)} weights), {load.threads} threads"
     )
 
 

@@ -26,17 +26,31 @@ app = typer.Typer(
 JobsFile = Annotated[
     str, typer.Argument(metavar="JOBS", help="Job file, one JSON object a line; - reads standard input.")
 ]
-Model = Annotated[str | None, typer.Option(help="A .gguf path, smollm2 (default), or hf:owner/repository/file.gguf.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository/file.gguf, or hf:owner/repository."
+    ),
+]
 Weights = Annotated[
     str | None, typer.Option(help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.")
 ]
-Engine = Annotated[str | None, typer.Option(help="auto (default), llamacpp, or fake (a toy that checks the rules).")]
+Engine = Annotated[
+    str | None, typer.Option(help="auto (default), llamacpp, mlx, or fake (a toy that checks the rules).")
+]
 Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what memory holds.")]
 Context = Annotated[int | None, typer.Option(help="Tokens in one slot. Default: what the longest job needs.")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens in one forward. Default: 512.")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads. Default: one a physical core.")]
 Prefix = Annotated[
     bool | None, typer.Option("--prefix/--no-prefix", help="Compute shared prefixes once (default) or not.")
+]
+Chain = Annotated[
+    int | None, typer.Option(help="mlx: tokens that free greedy rows draw between two looks. Default: 8.")
+]
+MlxCacheMib = Annotated[int | None, typer.Option(help="mlx: freed memory kept for reuse, in MiB. Default: 512.")]
+MlxWiredMib = Annotated[
+    int | None, typer.Option(help="mlx: memory macOS may not page out, in MiB. Default: not touched.")
 ]
 BurstSeconds = Annotated[float | None, typer.Option(help="Predicted seconds of work in one burst. Default: 20.")]
 RestSeconds = Annotated[float | None, typer.Option(help="Seconds of rest between bursts. Default: 0.")]
@@ -98,6 +112,9 @@ def run(
     prefix: Prefix = None,
     batch_tokens: BatchTokens = None,
     threads: Threads = None,
+    chain: Chain = None,
+    mlx_cache_mib: MlxCacheMib = None,
+    mlx_wired_mib: MlxWiredMib = None,
     burst_seconds: BurstSeconds = None,
     rest_seconds: RestSeconds = None,
     grace_seconds: GraceSeconds = None,
@@ -176,6 +193,7 @@ def bench(
     prefix: Prefix = None,
     batch_tokens: BatchTokens = None,
     threads: Threads = None,
+    chain: Chain = None,
     seed: Seed = None,
     config: Config = None,
     as_json: AsJson = False,

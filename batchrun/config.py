@@ -31,13 +31,16 @@ def _setting(default: Any, words: str, least: float | None = None, most: float |
 class Settings:
     """All that shapes a run.  None leaves a value to the plan made at start."""
 
-    model: str = _setting("smollm2", "a .gguf path, smollm2, or hf:owner/repository/file.gguf")
-    engine: str = _setting("auto", "auto, llamacpp or fake")
+    model: str = _setting("smollm2", "a .gguf path, an MLX folder, smollm2, or hf:owner/repository/file.gguf")
+    engine: str = _setting("auto", "auto, llamacpp, mlx or fake")
     weights: str = _setting("auto", "auto, as-is, q8_0 or q4_0")
     parallel: int | None = _setting(None, "rows that decode together", 1, 1024)
     context: int | None = _setting(None, "tokens in one slot", 16, 1 << 24)
     batch_tokens: int = _setting(512, "tokens in one forward", 16, 1 << 16)
     threads: int | None = _setting(None, "processor threads", 1, 4096)
+    chain: int = _setting(8, "tokens that free greedy rows draw between two looks (mlx)", 1, 256)
+    mlx_cache_mib: int = _setting(512, "freed memory that MLX keeps for reuse", 0, 1 << 24)
+    mlx_wired_mib: int | None = _setting(None, "memory that macOS may not page out from under MLX", 0, 1 << 24)
     prefix: bool = _setting(True, "compute shared prefixes once")
     burst_seconds: float = _setting(20.0, "predicted seconds of work in one burst", 0.1, 86400)
     rest_seconds: float = _setting(0.0, "seconds of rest between bursts", 0, 86400)
@@ -59,7 +62,7 @@ class Settings:
         return Defaults(self.max_tokens, sampling, self.stop, self.system, self.schema)
 
 
-ENGINES = ("auto", "llamacpp", "fake")
+ENGINES = ("auto", "llamacpp", "mlx", "fake")
 WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
 
 

@@ -169,18 +169,13 @@ class Request:
         """Cells that this request can come to fill: its prompt and its whole budget."""
         return len(self.tokens) + self.job.max_tokens
 
-    @property
-    def chains(self) -> bool:
-        """Whether its next tokens follow from the last one alone: nothing guides its draws and nothing is random."""
-        return self.grammar is None and self.job.sampling.temperature <= 0
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a backend can hold, counted in slots and tokens, and what it is good at.
 
     `cut`: a copy may take only the beginning of its source.  `forced_run_tokens`: the shortest run of forced tokens
-    that is cheaper fed at once than one a step while other rows decode.  `chain`: tokens that a row may draw in one step.
+    that is cheaper fed at once than one a step.  `chain`: tokens that a row may draw in one step.
     """
 
     slots: int
@@ -213,8 +208,8 @@ class Copy(NamedTuple):
 class Step(NamedTuple):
     """What the backend does next: frees, then copies, then feeds.  Feeds are ordered by slot, at most one a slot.
 
-    The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.  `chain`: how many tokens
-    every feed draws; more than one only where all of them draw, greedy and unguided.
+    The two counts say what the feeds are: tokens of prompts and prefixes, and rows that decode.  `chain`: tokens that
+    every feed draws; more than one only where all draw, greedy and unguided.
     """
 
     frees: tuple[int, ...]

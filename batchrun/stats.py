@@ -28,7 +28,7 @@ class Meter:
     masks_s: float = 0.0
     host_s: float = 0.0
     near_ties: int = 0
-    upkeep: Upkeep = Upkeep()
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
 """Tiny MLX models with random weights, one for each kind of cache, and engines that run them.
 
-Their vocabulary is the toy tokenizer's, so requests, grammars and schemas of the other tests serve here too.  Weights are
-large enough that the best token leads clearly: what differs between two runs of a row is then a bug and no rounding.
+Their vocabulary is the toy tokenizer's, so requests, grammars and schemas of the other tests serve here too.  Weights
+are large enough that the best token leads clearly: what differs between two runs of a row is then a bug and no
+rounding.
 """
 
 import importlib
@@ -14,16 +15,16 @@ import pytest
 
 pytest.importorskip("mlx_lm", reason="needs the mlx extra")
 
-from batchrun.backends.mlx import MlxBackend  # isort: skip  (loads OpenBLAS before MLX)
+from batchrun.backends.mlx import MlxBackend  # isort: skip  it loads OpenBLAS before MLX
 
-import mlx.core as mx
 import numpy as np
 from building import GUIDE, TOKENIZER
 from mlx.utils import tree_map_with_path
-from mlx_lm.utils import load_model
 
 from batchrun.backends.base import LoadPlan
 from batchrun.backends.fake import VOCAB
+from batchrun.backends.mlx_device import mx
+from batchrun.backends.mlx_library import load_model
 from batchrun.core import Completion, Request
 from batchrun.cost import Cost
 from batchrun.engine import Engine, OnTokens

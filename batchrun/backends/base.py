@@ -72,6 +72,16 @@ class ModelCard:
     cell_bytes: int  # of KV cache for one token
     path: Path | None = None  # the file of its weights, where there is one
     notices: tuple[str, ...] = ()  # what a user should be told once
+    loaded_weights_bytes: int = 0  # in memory, where an engine widens them; 0: as many as in the file
+    loaded_cell_bytes: int = 0
+
+    @property
+    def weights_memory_bytes(self) -> int:
+        return self.loaded_weights_bytes or self.weights_bytes
+
+    @property
+    def cell_memory_bytes(self) -> int:
+        return self.loaded_cell_bytes or self.cell_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +118,8 @@ class Model(Protocol):
 
 
 class Upkeep(NamedTuple):
-    """What a backend did besides computing: rows that joined its batch and left it, the seconds that took, and how often
-    it waited for the device."""
+    """What a backend did besides computing: rows that joined its batch and left it, the seconds that took, and how
+    often it waited for the device."""
 
     joins: int = 0
     leaves: int = 0
@@ -129,8 +139,8 @@ class Backend(Protocol):
     source is complete, is not fed in that step and not freed before the next.  After a step that raised, all slots are
     freed before anything else, whatever was copied: what they hold is not to be trusted.
 
-    A step may be a chain (up to `limits.chain`): then every feed draws, greedy and without a mask, and the backend feeds
-    each drawn token back itself until every feed has drawn so many.
+    A step may be a chain (up to `limits.chain`): then every feed draws, greedy and without a mask, and the backend
+    feeds each drawn token back itself until every feed has drawn so many.
     """
 
     @property

@@ -155,7 +155,8 @@ class FakeBackend:
 
     def _chain(self, slot: int, chain: int) -> list[Drawn]:
         """All that a slot draws in a chain; nothing where there is none."""
-        hashes, drawn = self._hashes[slot], []
+        hashes = self._hashes[slot]
+        drawn: list[Drawn] = []
         for place in range(chain if chain > 1 else 0):
             if place:
                 _append(hashes, [drawn[-1].token])

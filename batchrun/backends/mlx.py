@@ -5,8 +5,8 @@ process-wide setting is changed unless the user asked for it.  The last token of
 batch; what stands before it is prefilled alone, and only the state of its cache is computed, so no logits exist for
 prompt positions.  A row joins the batch with its first draw (`mlx_batch.py`).
 
-MLX computes lazily: `forward` builds the graph and starts it, masks are filled meanwhile, `sample` waits.  A chain is one
-graph of several steps and one wait.
+MLX computes lazily: `forward` builds the graph and starts it, masks are filled meanwhile, `sample` waits.  A chain is
+one graph of several steps and one wait.
 """
 
 import time
@@ -15,24 +15,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from batchrun.backends.mlx_blas import openblas
+import numpy as np
+from numpy.typing import NDArray
 
-openblas()  # before MLX itself, or it is without effect
-
-import mlx.core as mx  # noqa: E402
-import numpy as np  # noqa: E402
-from mlx_lm.models.cache import make_prompt_cache  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-
-from batchrun.backends.base import LoadPlan, Upkeep  # noqa: E402
-from batchrun.backends.mlx_batch import Batch, Cache, can_be_cut, copied  # noqa: E402
-from batchrun.backends.mlx_draw import Array, allow, greedy  # noqa: E402
-from batchrun.core import Copy, Drawn, Feed, Limits  # noqa: E402
-from batchrun.errors import BackendError  # noqa: E402
-from batchrun.sampling import draw  # noqa: E402
+from batchrun.backends.base import LoadPlan, Upkeep
+from batchrun.backends.mlx_batch import Batch, Cache, can_be_cut, copied
+from batchrun.backends.mlx_device import mx
+from batchrun.backends.mlx_draw import Array, allow, greedy
+from batchrun.backends.mlx_library import make_prompt_cache
+from batchrun.core import Copy, Drawn, Feed, Limits
+from batchrun.errors import BackendError
+from batchrun.sampling import draw
 
 FORCED_RUN_TOKENS = 16
-"""A shorter run of forced tokens goes one a step with the batch: fed at once it has to leave the batch and join again."""
+"""A shorter run of forced tokens goes one a step with the batch: fed at once it has to leave the batch and join
+again."""
 
 
 @dataclass(slots=True)
@@ -54,7 +51,8 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
-    """A step on its way.  For every lane its logits `[rows, vocab]`, or, of a chain, tokens and margins of each round."""
+    """A step on its way.  For every lane its logits `[rows, vocab]`, or, of a chain, tokens and margins of each
+    round."""
 
     feeds: Sequence[Feed]
     lanes: Sequence[Lane]
@@ -193,9 +191,7 @@ class MlxBackend:
                 lanes.append(Lane((feed.slot,), self._own_cache(feed.slot), mx.array([feed.tokens[-1]])))
         return lanes
 
-    def _compute(
-        self, lanes: Sequence[Lane], chain: int
-    ) -> tuple[list[Array], list[list[tuple[Array, Array]]]]:
+    def _compute(self, lanes: Sequence[Lane], chain: int) -> tuple[list[Array], list[list[tuple[Array, Array]]]]:
         """Logits of each lane; for a chain, the tokens and margins of each of its rounds instead."""
         if chain == 1:
             return [self._logits(lane, lane.inputs) for lane in lanes], []

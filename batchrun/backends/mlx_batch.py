@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import mlx.core as mx
-from mlx_lm.models.cache import CacheList, KVCache
-
 from batchrun.backends.base import Upkeep
+from batchrun.backends.mlx_device import mx
+from batchrun.backends.mlx_library import CacheList, KVCache
 from batchrun.backends.wave import Wave
 
 Cache = list[Any]  # a cache object of mlx-lm for each layer

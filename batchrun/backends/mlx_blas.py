@@ -1,8 +1,8 @@
 """A fast BLAS for MLX on Linux processors, loaded before MLX is.
 
 MLX's Linux wheels carry the reference BLAS.  Symbols of a library that was loaded globally before go first, so loading
-the system's OpenBLAS first makes MLX multiply matrices with it; nothing of MLX is changed.  Without it a model runs at a
-tenth of the speed, and batching gains nothing.
+the system's OpenBLAS first makes MLX multiply matrices with it; nothing of MLX is changed.  Without it a model runs at
+a tenth of the speed, and batching gains nothing.
 """
 
 import ctypes

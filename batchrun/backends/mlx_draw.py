@@ -2,9 +2,10 @@
 
 from typing import Any
 
-import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
+
+from batchrun.backends.mlx_device import mx
 
 Array = Any  # mlx.core.array, which has no types to check against
 

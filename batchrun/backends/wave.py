@@ -1,9 +1,9 @@
 """When to slice rows that ended out of a batch: rent or buy.
 
 A row that ended costs its share of every step until it is sliced out, and slicing copies the KV cache of all others.
-The rule is the classic one for such a choice (ski rental; Karlin et al., "Competitive snoopy caching", 1988): wait until
-what was wasted comes to the price, then pay it.  That costs at most twice what knowing the future would.  Rows that end
-one after the other then leave in one wave.
+The rule is the classic one for such a choice (ski rental; Karlin et al., "Competitive snoopy caching", 1988): wait
+until what was wasted comes to the price, then pay it.  That costs at most twice what knowing the future would.  Rows
+that end one after the other then leave in one wave.
 """
 
 WEIGHT = 0.25  # of a new price in the moving average
