@@ -1,8 +1,9 @@
 """How many tokens the rows of a step draw before anyone looks at them.
 
 A backend that builds several decoding steps as one waits for its device once for all of them (`Limits.chain`).  That is
-right only for rows whose next token follows from their last one alone: a grammar must see every token, and a random draw
-is made on the host.  A row that ends inside a chain has its last tokens dropped; nobody can join before it is over.
+right only for rows whose next token follows from their last one alone: a grammar must see every token, and a random
+draw is made on the host.  A row that ends inside a chain has its last tokens dropped; nobody can join before it is
+over.
 """
 
 from collections.abc import Sequence as Seq

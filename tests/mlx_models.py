@@ -23,11 +23,16 @@ from mlx.utils import tree_map_with_path
 
 from batchrun.backends.base import LoadPlan
 from batchrun.backends.fake import VOCAB
+from batchrun.backends.mlx_blas import openblas
 from batchrun.backends.mlx_device import mx
 from batchrun.backends.mlx_library import load_model
 from batchrun.core import Completion, Request
 from batchrun.cost import Cost
 from batchrun.engine import Engine, OnTokens
+
+blas = openblas()
+if blas:
+    blas.set_threads(1)  # on matrices this small, threads only wait for each other
 
 WINDOW = 24  # tokens that a sliding layer sees
 COMMON = {
@@ -48,15 +53,24 @@ KINDS: dict[str, dict[str, Any]] = {
     "sliding": COMMON
     | {
         "model_type": "gemma3_text",
-        "num_hidden_layers": 4,
         "sliding_window": WINDOW,
         "sliding_window_pattern": 2,
         "query_pre_attn_scalar": 8,
     },
     "hybrid": COMMON
     | {
+        "model_type": "falcon_h1",
+        "mamba_d_conv": 4,
+        "mamba_d_head": 8,
+        "mamba_d_ssm": 32,
+        "mamba_d_state": 8,
+        "mamba_n_heads": 4,
+        "mamba_chunk_size": 16,
+        "lm_head_multiplier": 1.0,
+    },
+    "gated": COMMON
+    | {
         "model_type": "qwen3_next",
-        "num_hidden_layers": 4,
         "full_attention_interval": 2,
         "linear_num_value_heads": 4,
         "linear_num_key_heads": 2,
