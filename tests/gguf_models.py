@@ -1,7 +1,7 @@
 """Tiny GGUF files with random weights: every architecture that both engines know, in every number format they share.
 
-The vocabulary is all bytes, one merge, and three control tokens, so nothing needs to be downloaded and a file is written
-in milliseconds.
+The vocabulary is all bytes, one merge, and three control tokens, so nothing needs to be downloaded and a file is
+written in milliseconds.
 """
 
 from collections.abc import Iterator
