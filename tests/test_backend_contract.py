@@ -54,24 +54,20 @@ def break_llamacpp(backend: Backend, feeds: Sequence[Feed]) -> None:
         backend.sample(backend.forward([Feed(feeds[0].slot, start, [65] * BATCH, None)]), None)
 
 
-class Gone:
-    """A model whose device fails after some layers' caches were changed."""
-
-    def __init__(self, model: Any) -> None:
-        self.layers = model.layers
-        self._model = model
-
-    def __call__(self, tokens: Any, cache: Any) -> None:
-        self._model(tokens, cache=[*cache[:1], *self._model.make_cache()[1:]])
-        raise RuntimeError("the device is gone")
-
-
 def break_mlx(backend: Any, feeds: Sequence[Feed]) -> None:
-    model, backend._model = backend._model, Gone(backend._model)
+    """The device fails after the caches of some layers were changed."""
+    whole = type(backend._model)
+
+    class Gone(whole):  # type: ignore[misc, valid-type]
+        def __call__(self, tokens: Any, cache: Any) -> None:
+            super().__call__(tokens, cache=cache)
+            raise RuntimeError("the device is gone")
+
+    backend._model.__class__ = Gone
     try:
         backend.sample(backend.forward(feeds), None)
     finally:
-        backend._model = model
+        backend._model.__class__ = whole
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchrun.backends.base import LoadPlan, Upkeep
-from batchrun.backends.mlx_batch import Batch, Cache, can_be_cut, copied
+from batchrun.backends.mlx_batch import Batch, Cache, Newcomer, append, can_be_cut, copied
 from batchrun.backends.mlx_device import mx
 from batchrun.backends.mlx_draw import Array, allow, greedy
 from batchrun.backends.mlx_library import make_prompt_cache
@@ -84,14 +84,14 @@ class MlxBackend:
         self._model = model
         self._batched = batched
         self._slots = [Slot() for _ in range(plan.slots)]
-        self._batch = Batch()
+        self._batch = Batch(model)
         self._waits = 0
 
     def forward(self, feeds: Sequence[Feed], chain: int = 1) -> Pending:
         began_s = time.perf_counter()
         with self._guarded():
             together = self._together(feeds)
-            states = [self._prefill(feed, last=feed in together) for feed in feeds]
+            states = [self._prefill(feed) for feed in feeds if feed not in together]
             lanes = self._lanes(feeds, together)
             logits, rounds = self._compute(lanes, chain)
             for feed in feeds:
@@ -151,13 +151,10 @@ class MlxBackend:
         ]
         return [] if len(found) == 1 and found[0].slot not in self._batch else found
 
-    def _prefill(self, feed: Feed, *, last: bool) -> list[Any]:
+    def _prefill(self, feed: Feed) -> list[Any]:
         """Appends what stands before the token whose logits are wanted; gives the state that has to be computed."""
-        tokens = feed.tokens[:-1] if last or feed.sampling else feed.tokens
-        if not tokens:
-            return []
         cache = self._own_cache(feed.slot)
-        self._model(mx.array([tokens]), cache=cache)
+        append(self._model, cache, feed.tokens[:-1] if feed.sampling else feed.tokens)
         return [layer.state for layer in cache]
 
     def _own_cache(self, slot: int) -> Cache:
@@ -175,11 +172,15 @@ class MlxBackend:
         joint = {feed.slot for feed in together}
         for slot in set(self._batch.slots) - joint:
             self._own_cache(slot)
-        newcomers = [slot for slot in joint if slot not in self._batch]
+        newcomers = [
+            Newcomer(feed.slot, self._own_cache(feed.slot), feed.tokens[:-1])
+            for feed in together
+            if len(feed.tokens) > 1 or feed.slot not in self._batch
+        ]
         if newcomers:
-            self._batch.join([(slot, self._own_cache(slot)) for slot in sorted(newcomers)])
-            for slot in newcomers:
-                self._slots[slot].cache = None
+            self._batch.join(newcomers)
+            for newcomer in newcomers:
+                self._slots[newcomer.slot].cache = None
         elif self._batch.ended and self._batch.wave.due:
             self._batch.slice()
         lanes = []
@@ -254,4 +255,4 @@ class MlxBackend:
 
     def _reset(self) -> None:
         self._slots = [Slot() for _ in self._slots]
-        self._batch = Batch()
+        self._batch = Batch(self._model)

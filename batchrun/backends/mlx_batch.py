@@ -1,15 +1,16 @@
 """Rows that decode together: one batched cache a layer, of mlx-lm's own classes.
 
-A row that joins was prefilled alone; its cache is padded on the left to the length of the longest and spliced in along
-the batch axis.  Padding is masked by the caches themselves and never attended to.  A row that ended is left where it is
-until a wave is due (`wave.py`) or the next row joins, and sliced out then.
+A row that joins is prefilled apart, alone or with others that join in the same step and bring about as many tokens; its
+cache is padded on the left to the length of the longest and spliced in along the batch axis.  Padding is masked by the
+caches themselves and never attended to.  A row that ended is left where it is until a wave is due (`wave.py`) or the
+next row joins, and sliced out then.
 """
 
 import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchrun.backends.base import Upkeep
 from batchrun.backends.mlx_device import mx
@@ -17,6 +18,8 @@ from batchrun.backends.mlx_library import CacheList, KVCache
 from batchrun.backends.wave import Wave
 
 Cache = list[Any]  # a cache object of mlx-lm for each layer
+
+SHORTEST = 0.75  # of the longest in a pass, the least that a newcomer brings who shares it
 
 
 def never_batched(cache: Cache) -> str | None:
@@ -45,10 +48,19 @@ def copied(cache: Cache, drop_tokens: int = 0) -> Cache:
     return made
 
 
+class Newcomer(NamedTuple):
+    """A row that is to join: its own cache, and tokens to append to it before."""
+
+    slot: int
+    cache: Cache
+    tokens: Sequence[int]
+
+
 class Batch:
     """Slots whose next tokens are computed in one pass.  Counts what joining and leaving costs."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, model: Any, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._model = model
         self.rows: list[int | None] = []  # the slot of each; None has ended and is not sliced out yet
         self.cache: Cache = []
         self.wave = Wave()
@@ -82,36 +94,52 @@ class Batch:
 
     def take_out(self, slot: int) -> Cache:
         """A row's own cache; the row leaves."""
-        with self._timed() as made:
+        made: Cache = []
+        with self._timed(made):
             made += self.look(slot)
         self.drop(slot)
         return made
 
-    def join(self, newcomers: Sequence[tuple[int, Cache]]) -> None:
-        """Splices rows in, behind those that are there."""
+    def join(self, newcomers: Sequence[Newcomer]) -> None:
+        """Computes what newcomers bring along and splices them in, behind those that are there."""
         if self.ended:
             self.slice()
-        mx.eval([layer.state for _, cache in newcomers for layer in cache])  # what their prompts cost is not our price
-        self._waits += 1
-        with self._timed() as made:
-            caches = [cache for _, cache in newcomers]
-            made += [layers[0].merge(list(layers)) for layers in zip(*caches, strict=True)]
+        for alike in passes(newcomers):
+            made = self._prefilled(alike)
             if self.cache:
-                for layer, more in zip(self.cache, made, strict=True):
-                    layer.extend(more)
-                made[:] = self.cache
-        self.cache = made
-        self.rows += [slot for slot, _ in newcomers]
+                with self._timed(self.cache):
+                    for layer, more in zip(self.cache, made, strict=True):
+                        layer.extend(more)
+            else:
+                self.cache = made
+            self.rows += [newcomer.slot for newcomer in alike]
         self._joins += len(newcomers)
+
+    def _prefilled(self, alike: Sequence[Newcomer]) -> Cache:
+        """One batched cache of rows that bring about as many tokens, which are computed in one pass."""
+        if len(alike) == 1:  # a row's own cache has the faster masks
+            append(self._model, alike[0].cache, alike[0].tokens)
+        made: Cache = []
+        if any(not layer.empty() for newcomer in alike for layer in newcomer.cache[:1]):
+            settle(layer for newcomer in alike for layer in newcomer.cache)
+            self._waits += 1
+            with self._timed(made):
+                made += merged(alike)
+        else:
+            made += merged(alike)
+        if len(alike) > 1:
+            append_padded(self._model, made, [newcomer.tokens for newcomer in alike])
+            settle(made)
+            self._waits += 1
+        return made
 
     def slice(self) -> None:
         """Cuts the rows out that ended."""
         keep = [place for place, slot in enumerate(self.rows) if slot is not None]
         before_s = self._seconds
-        with self._timed() as made:
+        with self._timed(self.cache):
             for layer in self.cache:
                 layer.filter(keep)
-            made += self.cache
         self.rows = [self.rows[place] for place in keep]
         self.wave.saw_slicing(self._seconds - before_s)
 
@@ -122,14 +150,51 @@ class Batch:
         return upkeep
 
     @contextmanager
-    def _timed(self) -> Iterator[Cache]:
-        """The seconds until the caches that are put into the given list are there."""
+    def _timed(self, cache: Cache) -> Iterator[None]:
+        """Adds the seconds until a cache is there; it may be filled meanwhile."""
         began_s = self._clock()
-        made: Cache = []
-        yield made
-        settle(made)
+        yield
+        settle(cache)
         self._waits += 1
         self._seconds += self._clock() - began_s
+
+
+def passes(newcomers: Sequence[Newcomer]) -> list[list[Newcomer]]:
+    """Parts newcomers so that those of one pass bring about as many tokens: padding is computed like any token."""
+    found: list[list[Newcomer]] = []
+    for newcomer in sorted(newcomers, key=lambda one: len(one.tokens), reverse=True):
+        if found and len(newcomer.tokens) >= SHORTEST * len(found[-1][0].tokens):
+            found[-1].append(newcomer)
+        else:
+            found.append([newcomer])
+    return found
+
+
+def merged(alike: Sequence[Newcomer]) -> Cache:
+    """One batched cache with the content of all."""
+    layers = zip(*(newcomer.cache for newcomer in alike), strict=True)
+    return [rows[0].merge(list(rows)) for rows in layers]
+
+
+def append(model: Any, cache: Cache, tokens: Sequence[int]) -> None:
+    """Appends tokens to a row's own cache; computes no logits."""
+    if tokens:
+        model(mx.array([tokens]), cache=cache)
+
+
+def append_padded(model: Any, cache: Cache, rows: Sequence[Sequence[int]]) -> None:
+    """Appends tokens to each row of a batch.  Shorter ones are padded on the right; the padding then moves left."""
+    longest = max(map(len, rows))
+    padding = [longest - len(tokens) for tokens in rows]
+    if not longest:
+        return
+    if any(padding):
+        for layer in cache:
+            layer.prepare(lengths=[len(tokens) for tokens in rows], right_padding=padding)
+    model(mx.array([[*tokens, *[0] * more] for tokens, more in zip(rows, padding, strict=True)]), cache=cache)
+    if any(padding):
+        for layer in cache:
+            layer.finalize()
 
 
 def settle(cache: Iterable[Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from batchrun.backends.base import Interrupted, LoadPlan
 from batchrun.backends.gguf_config import DTYPE
 from batchrun.backends.mlx import MlxBackend
-from batchrun.backends.mlx_batch import Batch, never_batched
+from batchrun.backends.mlx_batch import Batch, Newcomer, never_batched
 from batchrun.backends.mlx_device import MlxOptions, mx, on_a_processor, set_limits
 from batchrun.backends.mlx_library import dequantize_model, load_model, make_prompt_cache
 from batchrun.errors import ModelError
@@ -60,11 +60,9 @@ def why_one_by_one(model: Any, vocab: int) -> str | None:
     sequences = [[(7 * place + length) % vocab for place in range(length)] for length in PROBE_LENGTHS]
     try:
         alone = [_logits(model, mx.array([tokens]), make_prompt_cache(model)) for tokens in sequences]
-        batch = Batch()
+        batch = Batch(model)
         for slot, tokens in enumerate(sequences):
-            cache = make_prompt_cache(model)
-            model(mx.array([tokens[:-1]]), cache=cache)
-            batch.join([(slot, cache)])
+            batch.join([Newcomer(slot, make_prompt_cache(model), tokens[:-1])])
         together = _logits(model, mx.array([[tokens[-1]] for tokens in sequences]), batch.cache)
         apart = mx.mean(mx.abs(together - mx.concatenate(alone))) / mx.std(together)
         return None if apart.item() < LIKE else "side by side, mlx-lm computes something else for them"
