@@ -183,7 +183,7 @@ def bench(
     jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.")] = None,
     repeat: Annotated[int, typer.Option(help="Runs of each mode, in turn; medians are shown.", min=1)] = 3,
     mode: Annotated[str, typer.Option(help="Of serial, static, continuous; joined by commas.")] = "continuous",
-    peer: Annotated[str | None, typer.Option(help="llama-server=PATH: run the same through it.")] = None,
+    peer: Annotated[str | None, typer.Option(help="llama-server=PATH or mlx-lm: run the same through it.")] = None,
     streams: Annotated[str, typer.Option(help="Widths to sweep over, such as 1,2,4,8.")] = "",
     sweep_weights: Annotated[str, typer.Option(help="Formats to sweep over, such as as-is,q8_0,q4_0.")] = "",
     model: Model = None,
@@ -212,7 +212,7 @@ def bench(
         jobs,
         repeat,
         _listed(mode),
-        _peer(peer),
+        peer,
         tuple(_whole(text) for text in _listed(streams)),
         _listed(sweep_weights),
     )
@@ -285,12 +285,3 @@ def _whole(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise UsageError(f"--streams holds {text!r}; expected whole numbers of at least 1, joined by commas")
     return int(text)
-
-
-def _peer(text: str | None) -> Path | None:
-    if text is None:
-        return None
-    name, _, path = text.partition("=")
-    if name != "llama-server" or not path:
-        raise UsageError(f"--peer is {text!r}; expected llama-server=PATH")
-    return Path(path).expanduser()

@@ -22,7 +22,15 @@ def load_backend(
     folder: Path, plan: LoadPlan, vocab: int, options: MlxOptions, stopped: Callable[[], bool]
 ) -> MlxBackend:
     """Raises ModelError where MLX cannot start, Interrupted if it is told to stop."""
-    set_limits(options, plan.threads)
+    model = load_weights(folder, plan.threads, options, stopped)
+    why = why_one_by_one(model, vocab)
+    notices = (ONE_BY_ONE.format(why),) if why else ()
+    return MlxBackend(model, plan, vocab, chain=options.chain, batched=why is None, notices=notices)
+
+
+def load_weights(folder: Path, threads: int, options: MlxOptions, stopped: Callable[[], bool]) -> Any:
+    """The model, ready to be called.  Raises ModelError where mlx-lm cannot load it, Interrupted if told to stop."""
+    set_limits(options, threads)
     try:
         model, config = load_model(folder, lazy=True)
         _set_format(model, config)
@@ -31,11 +39,9 @@ def load_backend(
                 raise Interrupted
             mx.eval(layer.parameters())
         mx.eval(model.parameters())
-        why = why_one_by_one(model, vocab)
     except (*FAILURES, OSError) as error:
         raise ModelError(f"MLX cannot load {folder.name}: {' '.join(str(error).split())[:200]}") from error
-    notices = (ONE_BY_ONE.format(why),) if why else ()
-    return MlxBackend(model, plan, vocab, chain=options.chain, batched=why is None, notices=notices)
+    return model
 
 
 def _set_format(model: Any, config: dict[str, Any]) -> None:

@@ -36,16 +36,21 @@ class MlxGguf:
             raise ModelError(f"{path.name}: {why_not}; --engine llamacpp reads it")
         self.tokenizer = llama.tokenizer
         self.template = llama.template
-        self._llama, self._path, self._folder, self._options = llama, path, folder, options
+        self.options = options
+        self._llama, self._path, self._folder = llama, path, folder
         weights = llama.card.weights_bytes * 8 / bits_of(llama.file_type)
         self.card = _on_this_device(llama.card, int(weights))
 
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "MlxBackend":
-        from batchrun.backends.mlx_gguf import converted
         from batchrun.backends.mlx_load import load_backend  # takes seconds to import, and `check` does without
 
-        folder = converted(self._path, self.card.identity, self._folder)
-        return load_backend(folder, plan, self.tokenizer.vocab, self._options, stopped)
+        return load_backend(self.weights_folder(), plan, self.tokenizer.vocab, self.options, stopped)
+
+    def weights_folder(self) -> Path:
+        """The weights as an MLX folder, converted now if they were not before.  Raises ModelError."""
+        from batchrun.backends.mlx_gguf import converted
+
+        return converted(self._path, self.card.identity, self._folder)
 
     def close(self) -> None:
         self._llama.close()
@@ -55,7 +60,8 @@ class MlxFolder:
     """A folder as `mlx_lm.convert` writes it.  Raises ModelError where one of its files cannot be read."""
 
     def __init__(self, folder: Path, name: str, identity: str, options: MlxOptions) -> None:
-        self._folder, self._options = folder, options
+        self.options = options
+        self._folder = folder
         config = read_json(folder / "config.json")
         text_config = config | config.get("text_config", {})
         ends = read_json(folder / "generation_config.json").get("eos_token_id", config.get("eos_token_id"))
@@ -80,7 +86,10 @@ class MlxFolder:
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "MlxBackend":
         from batchrun.backends.mlx_load import load_backend
 
-        return load_backend(self._folder, plan, self.tokenizer.vocab, self._options, stopped)
+        return load_backend(self._folder, plan, self.tokenizer.vocab, self.options, stopped)
+
+    def weights_folder(self) -> Path:
+        return self._folder
 
     def close(self) -> None:
         pass

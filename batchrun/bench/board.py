@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from batchrun.assembly import Parts, open_parts
 from batchrun.bench import ceiling
 from batchrun.bench.figures import Figures, medians
 from batchrun.bench.modes import MODES, Mode, longest_tokens
-from batchrun.bench.server import LlamaServer
+from batchrun.bench.peers import peer
 from batchrun.bench.workloads import Workload, build
 from batchrun.config import Settings
 from batchrun.errors import UsageError
@@ -26,13 +25,14 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: modes by name, the peer's binary, rows and weights to sweep over (empty: as settings say)."""
+    """What to measure: modes by name, a peer (see `peers.py`), rows and weights to sweep over (empty: as settings
+    say)."""
 
     workload: str
     jobs: int | None
     repeat: int
     modes: tuple[str, ...]
-    peer: Path | None
+    peer: str | None
     streams: tuple[int, ...]
     weights: tuple[str, ...]
 
@@ -45,7 +45,7 @@ def measure(settings: Settings, plan: Plan, say: Say) -> Board:
     workload = build(plan.workload, settings.seed, plan.jobs)
     modes = [(name, MODES[name]) for name in MODES if name in plan.modes]
     if plan.peer:
-        modes.insert(0, ("llama-server", LlamaServer(plan.peer)))
+        modes.insert(0, peer(plan.peer))
     rows: list[tuple[str, tuple[Figures, ...]]] = []
     notes: list[str] = []
     for weights in plan.weights or (settings.weights,):
