@@ -80,6 +80,11 @@ class Parts:
     notices: tuple[str, ...] = ()  # what a user should be told once
 
 
+def has_formats(settings: Settings) -> bool:
+    """Whether the model can be put into other number formats: a GGUF file can.  Raises ModelError."""
+    return not _located(settings.model).is_dir()
+
+
 def original_identity(settings: Settings) -> str:
     """Of the weights as they came, whatever format they run in, and of the engine.  Raises ModelError."""
     path = _located(settings.model)

@@ -5,6 +5,7 @@ It knows no grammars and shares no prefixes: what it is given is the token ids o
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from batchrun.assembly import Parts, slot_plan
 from batchrun.backends.base import Tokenizer
@@ -30,14 +31,14 @@ class Words:
 
 def batch_generate(parts: Parts, workload: Workload) -> Figures:
     """A mode: all jobs in one call, as many rows at a time as batchrun has.  Raises UsageError on another engine."""
+    opened: Any = parts.model
+    if not hasattr(opened, "weights_folder"):
+        raise UsageError("--peer mlx-lm runs on the weights of the mlx engine; expected --engine mlx")
     from batchrun.backends.mlx_library import batch_generate as generate
     from batchrun.backends.mlx_load import load_weights
-    from batchrun.backends.mlx_model import MlxFolder, MlxGguf
 
-    if not isinstance(parts.model, MlxFolder | MlxGguf):
-        raise UsageError("--peer mlx-lm runs on the weights of the mlx engine; expected --engine mlx")
     load = slot_plan(parts, longest_tokens(parts, workload))
-    model = load_weights(parts.model.weights_folder(), load.threads, parts.model.options, lambda: False)
+    model = load_weights(opened.weights_folder(), load.threads, opened.options, lambda: False)
     jobs = requests(parts, workload)
     words = Words(parts.model.tokenizer)
     began_s = time.perf_counter()

@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from batchrun.assembly import job_reader, open_parts, original_identity
+from batchrun.assembly import has_formats, job_reader, open_parts, original_identity
 from batchrun.bench.figures import Figures
 from batchrun.bench.modes import answered
 from batchrun.bench.workloads import Workload
@@ -68,7 +68,8 @@ def tune(settings: Settings, jobs: Path, sample: int, say: Say) -> Tuned:
     first, answers = _try(start, workload, None)
     say(f"{first.label}: {first.figures.wall_s:.1f} s, the starting point")
     trials, best = [first], first
-    for lever in (_formats, _widths, _threads):
+    levers = (_formats, _widths, _threads) if has_formats(settings) else (_widths, _threads)
+    for lever in levers:
         for candidate in lever(best.settings):
             trial, _ = _try(candidate, workload, answers)
             trials.append(trial)
