@@ -11,7 +11,7 @@ import pytest
 from building import GUIDE, finish, request, schema
 from mlx_models import VOCAB, MlxBackend, loaded, mlx_engine, plan, write_model
 
-from batchrun.backends.mlx_device import MlxOptions
+from batchrun.backends.mlx_device import MlxOptions, set_limits
 from batchrun.backends.mlx_library import KVCache
 from batchrun.backends.mlx_load import load_backend, why_one_by_one
 from batchrun.core import Completion, FinishReason, Request, Sampling
@@ -132,6 +132,35 @@ def test_a_listener_hears_chains_as_they_come(model: Any) -> None:
     running.submit(list(lasting(model, 1 + 2 * K, 1)))
     finish(running)
     assert heard == [1, K, K]
+
+
+# -- limits of the process
+
+
+class Recorder:
+    """In place of MLX: what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda value: self.told.update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (MlxOptions(cache_bytes=1 << 20), {"set_cache_limit": 1 << 20}),
+        (MlxOptions(cache_bytes=0, wired_bytes=5), {"set_cache_limit": 0, "set_wired_limit": 5}),
+    ],
+)
+def test_the_wired_limit_is_touched_on_request_only(
+    options: MlxOptions, told: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr("batchrun.backends.mlx_device.mx", recorder)
+    set_limits(options, 1)
+    assert recorder.told == told
 
 
 # -- models that mlx-lm cannot put side by side

@@ -35,7 +35,7 @@ PROMPTS = [
     "Write one sentence about a harbour at night.",
     "What do bees make? Answer briefly.",
 ]
-MOST_TOKENS = 20
+MOST_TOKENS = 14
 PLAN = LoadPlan(4, 6, 512, 512, threads=1)  # more would wait for each other on a machine that others use too
 MOST_LOGITS, MEAN_LOGITS = 1.0, 0.2
 """How far the engines' logits may lie apart, at most and as root mean square about their mean (which softmax does not

@@ -1,9 +1,9 @@
-"""MLX as a backend: rows decode in one batch, prompts are prefilled alone, greedy steps are chained.
+"""MLX as a backend: rows decode in one batch, prompts are prefilled apart, greedy steps are chained.
 
-The loop is our own, over a loaded model of mlx-lm, its call, and its cache classes; nothing of mlx-lm is patched and no
-process-wide setting is changed unless the user asked for it.  The last token of every feed that draws goes through the
-batch; what stands before it is prefilled alone, and only the state of its cache is computed, so no logits exist for
-prompt positions.  A row joins the batch with its first draw (`mlx_batch.py`).
+The loop is our own, over a loaded model of mlx-lm, its call, and its cache classes; nothing of mlx-lm is patched.  The
+last token of every feed that draws goes through the batch; what stands before it is prefilled apart, and only the state
+of its cache is computed, so no logits exist for prompt positions.  A row joins the batch with its first draw
+(`mlx_batch.py`).
 
 MLX computes lazily: `forward` builds the graph and starts it, masks are filled meanwhile, `sample` waits.  A chain is
 one graph of several steps and one wait.
@@ -12,7 +12,7 @@ one graph of several steps and one wait.
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,7 @@ from batchrun.errors import BackendError
 from batchrun.sampling import draw
 
 FORCED_RUN_TOKENS = 16
-"""A shorter run of forced tokens goes one a step with the batch: fed at once it has to leave the batch and join
-again."""
+"""A shorter run of forced tokens goes one a step with the batch: fed at once, its row has to leave and join again."""
 
 
 @dataclass(slots=True)
@@ -51,17 +50,15 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
-    """A step on its way.  For every lane its logits `[rows, vocab]`, or, of a chain, tokens and margins of each
-    round."""
+    """A step on its way.  Of every lane its logits `[rows, vocab]`, or, in a chain, tokens and margins of each round."""
 
-    feeds: Sequence[Feed]
+    draws: Sequence[Feed]
     lanes: Sequence[Lane]
     logits: Sequence[Array]
     rounds: Sequence[Sequence[tuple[Array, Array]]]
     states: Sequence[Any]  # what prefill has to compute
     chain: int
     began_s: float
-    draws: list[Feed] = field(default_factory=list)
 
 
 class MlxBackend:
@@ -98,7 +95,7 @@ class MlxBackend:
                 self._slots[feed.slot].tokens += len(feed.tokens) + chain - 1
             mx.async_eval(logits, rounds, states)
             draws = [feed for feed in feeds if feed.sampling is not None]
-            return Pending(feeds, lanes, logits, rounds, states, chain, began_s, draws)
+            return Pending(draws, lanes, logits, rounds, states, chain, began_s)
 
     def sample(self, pending: Pending, masks: NDArray[np.int32] | None) -> list[Drawn]:
         with self._guarded():
