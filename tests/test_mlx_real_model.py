@@ -151,7 +151,7 @@ def test_a_row_says_the_same_alone_and_among_others(engines: dict[str, Parts], b
 
 def test_guided_answers_validate_beside_free_ones(engines: dict[str, Parts], backends: dict[str, Backend]) -> None:
     parts, backend = engines["mlx"], backends["mlx"]
-    free, guided = requests(parts)[:2], requests(parts, LABEL)[2:]
+    free, guided = requests(parts)[:1], requests(parts, LABEL)[2:]
     said = answers(parts, backend, [*free, *guided])
     for wanted in guided:
         jsonschema.validate(json.loads(said[wanted.job.id].text), LABEL)

@@ -50,7 +50,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
-    """A step on its way.  Of every lane its logits `[rows, vocab]`, or, in a chain, tokens and margins of each round."""
+    """A step on its way.  Of every lane its logits `[rows, vocab]`, or, in a chain, tokens and margins by round."""
 
     draws: Sequence[Feed]
     lanes: Sequence[Lane]
