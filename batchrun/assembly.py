@@ -11,6 +11,7 @@ from batchrun import capacity, random_model
 from batchrun.backends.base import LoadPlan, Model
 from batchrun.config import Settings
 from batchrun.core import Job, Problem, Request
+from batchrun.engines import Weights, engine_for, opened
 from batchrun.errors import InputError, JobError, ModelError, UsageError
 from batchrun.guide import Guide
 from batchrun.jobs import JobReader
@@ -32,12 +33,8 @@ def open_model(settings: Settings) -> Model:
 
         return FakeModel(FAKE_CONTEXT)
     path = _located(settings.model)
-    from batchrun.backends.llamacpp_model import LlamaModel
-
-    name = settings.model if settings.model == EMBEDDED else path.name
-    weights = _weights(path, settings)
-    label = name if weights.path == path else f"{name} as {weights.kind}"
-    return LlamaModel(weights.path, label, identity(weights.path), weights.notices)
+    engine = engine_for(settings, path)
+    return opened(settings, engine, path, _weights(path, settings, engine))
 
 
 def _located(name: str) -> Path:
@@ -46,35 +43,30 @@ def _located(name: str) -> Path:
     return locate(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    path: Path
-    kind: str
-    notices: tuple[str, ...] = ()
-
-
-def _weights(original: Path, settings: Settings) -> _Weights:
+def _weights(original: Path, settings: Settings, engine: str) -> Weights:
     """The file to load: the original, or a copy of it in another number format.
 
-    The embedded weights are Q4_1, a format without fast kernels on most processors: unless told otherwise they run
-    from a Q8_0 copy, which says nearly the same numbers twice as fast.
+    The embedded weights are Q4_1, a format without fast kernels on most processors: unless told otherwise llama.cpp
+    runs them from a Q8_0 copy, which says nearly the same numbers twice as fast.
     """
-    from batchrun.backends import llamacpp_weights
-
     kind = settings.weights
     if kind == "auto":
-        kind = "q8_0" if settings.model == EMBEDDED else "as-is"
+        kind = "q8_0" if settings.model == EMBEDDED and engine == "llamacpp" else "as-is"
     if kind == "as-is":
-        return _Weights(original, kind)
+        return Weights(original, kind)
+    if original.is_dir():
+        raise ModelError(f"--weights {kind} is for GGUF files; an MLX folder is used as it is")
+    from batchrun.backends import llamacpp_weights
+
     folder = cache_folder()
     try:
         copy = llamacpp_weights.copy_in_format(original, identity(original), kind, folder)
     except ModelError as error:
         if settings.weights != "auto":
             raise
-        return _Weights(original, "as-is", (f"{error}; using the weights as they are",))
+        return Weights(original, "as-is", (f"{error}; using the weights as they are",))
     made = (f"keeping a {kind} copy of the weights in {folder}; --weights as-is does without",) if copy.made else ()
-    return _Weights(copy.path, kind, made)
+    return Weights(copy.path, kind, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +81,20 @@ class Parts:
     notices: tuple[str, ...] = ()  # what a user should be told once
 
 
+def engine_and_formats(settings: Settings) -> tuple[str, bool]:
+    """The engine that will run, and whether the model can be put into other number formats: a GGUF file can.
+
+    Raises ModelError.
+    """
+    path = _located(settings.model)
+    return engine_for(settings, path), not path.is_dir()
+
+
 def original_identity(settings: Settings) -> str:
-    """Of the weights as they came, whatever format they run in.  Raises ModelError."""
-    return identity(_located(settings.model))
+    """Of the weights as they came, whatever format they run in, and of the engine.  Raises ModelError."""
+    path = _located(settings.model)
+    engine = engine_for(settings, path)
+    return identity(path) if engine == "llamacpp" else f"{engine}-{identity(path)}"
 
 
 def open_parts(settings: Settings, *, profiled: bool = True) -> Parts:

@@ -46,7 +46,7 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
 
     Raises ModelError where not even one row fits.
     """
-    budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_bytes - WORK_BYTES
+    budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_memory_bytes - WORK_BYTES
     cell_bytes = _cell_bytes(card, wish.kv)
     cells = budget // max(cell_bytes, 1)
     wanted = wish.context or _padded(min(wish.longest_tokens or UNKNOWN_CONTEXT, card.context_train))
@@ -60,7 +60,7 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     elif fitting >= 1:
         slots = rows = 1
     else:
-        needed, there = card.weights_bytes + WORK_BYTES + wanted * cell_bytes, machine.available_bytes
+        needed, there = card.weights_memory_bytes + WORK_BYTES + wanted * cell_bytes, machine.available_bytes
         raise ModelError(
             f"one row of {wanted} tokens needs {needed / SHARE_OF_MEMORY / 2**30:.1f} GiB with this model, "
             f"{there / 2**30:.1f} GiB are available; expected a smaller --context, a smaller model, or more memory"
@@ -72,19 +72,19 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
 def described(load: LoadPlan, card: ModelCard, *, fixed: bool) -> str:
     """The plan in one line, with what it was made from.  `fixed`: whether somebody asked for that many rows."""
     cache = load.slots * load.context * _cell_bytes(card, load.kv)
-    total = cache + card.weights_bytes + WORK_BYTES
+    total = cache + card.weights_memory_bytes + WORK_BYTES
     prefixes, rows = load.slots - load.rows, "row" if load.rows == 1 else "rows"
     threads = "thread" if load.threads == 1 else "threads"
     return (
         f"{'' if fixed else 'up to '}{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
-        f"({_size(cache)} cache, {_size(card.weights_bytes)} weights, {_size(total)} in all), "
+        f"({_size(cache)} cache, {_size(card.weights_memory_bytes)} weights, {_size(total)} in all), "
         f"{load.threads} {threads}"
     )
 
 
 def _cell_bytes(card: ModelCard, kv: str) -> int:
     """Of the cache for one token, in the number format of the cache (Q8_0: 34 bytes for 32 numbers)."""
-    return card.cell_bytes * 17 // 32 if kv == "q8_0" else card.cell_bytes
+    return card.cell_memory_bytes * 17 // 32 if kv == "q8_0" else card.cell_memory_bytes
 
 
 def _padded(tokens: int) -> int:

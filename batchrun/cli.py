@@ -26,11 +26,18 @@ app = typer.Typer(
 JobsFile = Annotated[
     str, typer.Argument(metavar="JOBS", help="Job file, one JSON object a line; - reads standard input.")
 ]
-Model = Annotated[str | None, typer.Option(help="A .gguf path, smollm2 (default), or hf:owner/repository/file.gguf.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository/file.gguf, or hf:owner/repository."
+    ),
+]
 Weights = Annotated[
     str | None, typer.Option(help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.")
 ]
-Engine = Annotated[str | None, typer.Option(help="auto (default), llamacpp, or fake (a toy that checks the rules).")]
+Engine = Annotated[
+    str | None, typer.Option(help="auto (default), llamacpp, mlx, or fake (a toy that checks the rules).")
+]
 Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what pays.")]
 Context = Annotated[int | None, typer.Option(help="Tokens in one slot. Default: what the longest job needs.")]
 BatchTokens = Annotated[int | None, typer.Option(help="Tokens in one forward. Default: 512.")]
@@ -46,6 +53,13 @@ Lookup = Annotated[
 ]
 Layout = Annotated[
     str | None, typer.Option(help="What leads a prompt: prompt-first (default), or document-first (see check).")
+]
+Chain = Annotated[
+    int | None, typer.Option(help="mlx: tokens that free greedy rows draw between two looks. Default: 8.")
+]
+MlxCacheMib = Annotated[int | None, typer.Option(help="mlx: freed memory kept for reuse, in MiB. Default: 512.")]
+MlxWiredMib = Annotated[
+    int | None, typer.Option(help="mlx: memory macOS may not page out, in MiB. Default: not touched.")
 ]
 BurstSeconds = Annotated[float | None, typer.Option(help="Predicted seconds of work in one burst. Default: 20.")]
 RestSeconds = Annotated[float | None, typer.Option(help="Seconds of rest between bursts. Default: 0.")]
@@ -111,6 +125,9 @@ def run(
     threads: Threads = None,
     flash: Flash = None,
     kv: Kv = None,
+    chain: Chain = None,
+    mlx_cache_mib: MlxCacheMib = None,
+    mlx_wired_mib: MlxWiredMib = None,
     burst_seconds: BurstSeconds = None,
     rest_seconds: RestSeconds = None,
     grace_seconds: GraceSeconds = None,
@@ -180,7 +197,7 @@ def bench(
     jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.", min=1)] = None,
     repeat: Annotated[int, typer.Option(help="Runs of each mode, in turn; medians are shown.", min=1)] = 3,
     mode: Annotated[str, typer.Option(help="Of serial, static, continuous; joined by commas.")] = "continuous",
-    peer: Annotated[str | None, typer.Option(help="llama-server=PATH: run the same through it.")] = None,
+    peer: Annotated[str | None, typer.Option(help="llama-server=PATH or mlx-lm: run the same through it.")] = None,
     streams: Annotated[str, typer.Option(help="Widths to sweep over, such as 1,2,4,8.")] = "",
     sweep_weights: Annotated[str, typer.Option(help="Formats or .gguf paths to sweep over: q8_0,q4_0.")] = "",
     model: Model = None,
@@ -194,6 +211,7 @@ def bench(
     threads: Threads = None,
     flash: Flash = None,
     kv: Kv = None,
+    chain: Chain = None,
     seed: Seed = None,
     config: Config = None,
     as_json: AsJson = False,
@@ -214,7 +232,7 @@ def bench(
         jobs,
         repeat,
         _listed(mode),
-        _peer(peer),
+        peer,
         tuple(_whole(text) for text in _listed(streams)),
         _listed(sweep_weights),
     )
@@ -287,12 +305,3 @@ def _whole(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise UsageError(f"--streams holds {text!r}; expected whole numbers of at least 1, joined by commas")
     return int(text)
-
-
-def _peer(text: str | None) -> Path | None:
-    if text is None:
-        return None
-    name, _, path = text.partition("=")
-    if name != "llama-server" or not path:
-        raise UsageError(f"--peer is {text!r}; expected llama-server=PATH")
-    return Path(path).expanduser()

@@ -31,8 +31,8 @@ def _setting(default: Any, words: str, least: float | None = None, most: float |
 class Settings:
     """All that shapes a run.  None leaves a value to the plan made at start."""
 
-    model: str = _setting("smollm2", "a .gguf path, smollm2, or hf:owner/repository/file.gguf")
-    engine: str = _setting("auto", "auto, llamacpp or fake")
+    model: str = _setting("smollm2", "a .gguf path, an MLX folder, smollm2, or hf:owner/repository/file.gguf")
+    engine: str = _setting("auto", "auto, llamacpp, mlx or fake")
     weights: str = _setting("auto", "auto, as-is, q8_0 or q4_0")
     parallel: int | None = _setting(None, "rows that decode together", 1, 1024)
     context: int | None = _setting(None, "tokens in one slot", 16, 1 << 24)
@@ -40,6 +40,9 @@ class Settings:
     threads: int | None = _setting(None, "processor threads", 1, 4096)
     flash: bool | None = _setting(None, "flash attention")
     kv: str = _setting("auto", "auto, f16 or q8_0")
+    chain: int = _setting(8, "tokens that free greedy rows draw between two looks (mlx)", 1, 256)
+    mlx_cache_mib: int = _setting(512, "freed memory that MLX keeps for reuse", 0, 1 << 24)
+    mlx_wired_mib: int | None = _setting(None, "memory that macOS may not page out from under MLX", 0, 1 << 24)
     prefix: bool = _setting(True, "compute shared prefixes once")
     lookup: bool = _setting(True, "try continuations found in the prompt")
     layout: str = _setting("prompt-first", "prompt-first or document-first")
@@ -63,7 +66,7 @@ class Settings:
         return Defaults(self.max_tokens, sampling, self.stop, self.system, self.schema)
 
 
-ENGINES = ("auto", "llamacpp", "fake")
+ENGINES = ("auto", "llamacpp", "mlx", "fake")
 WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
 LAYOUTS = ("prompt-first", "document-first")
 KV_FORMATS = ("auto", "f16", "q8_0")

@@ -178,7 +178,8 @@ class Request:
 class Limits:
     """What a backend can hold, counted in slots and tokens, and what it can do.
 
-    `cut`: it can keep the beginning of a sequence without the rest.
+    `cut`: it can keep the beginning of a sequence without the rest.  `ahead`: it can draw behind proposed tokens, and
+    cut off what does not stand.  `chain`: tokens that a row may draw in one step.
     """
 
     slots: int
@@ -187,6 +188,8 @@ class Limits:
     batch: int  # tokens in one forward
     vocab: int  # width of a row of logits
     cut: bool = True
+    ahead: bool = False
+    chain: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,7 @@ class Step(NamedTuple):
     """What the backend does next: frees, cuts, copies, feeds.  Feeds are ordered by slot, at most one a slot.
 
     The counts say what the feeds are: tokens of prompts and prefixes, rows that decode, and cells that those tokens
-    attend to.
+    attend to.  `chain`: tokens that every feed draws; more than one only where all draw, greedy and unguided.
     """
 
     frees: tuple[int, ...]
@@ -255,6 +258,7 @@ class Step(NamedTuple):
     prefill_tokens: int
     decoding_rows: int
     prefill_cells: float = 0.0
+    chain: int = 1
 
 
 class Drawn(NamedTuple):

@@ -6,7 +6,7 @@ ends the rows that were in it, and the rest go on.
 """
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 
 from batchrun.backends.base import Backend, Tokenizer
@@ -31,10 +31,14 @@ FAILURES_TOLERATED = 2
 """Steps in a row that may fail before the backend is given up."""
 
 
+OnTokens = Callable[[Request, tuple[int, ...]], None]
+
+
 class Engine:
     """Runs requests on a backend.
 
     `share_prefixes` off computes every prompt whole; `look_ahead` off draws every token in a step of its own.
+    `on_tokens` hears the tokens of every answer as they come, forced ones among them, each of them once.
     """
 
     def __init__(
@@ -48,8 +52,10 @@ class Engine:
         width: Width,
         share_prefixes: bool = True,
         look_ahead: bool = True,
+        on_tokens: OnTokens | None = None,
     ) -> None:
         self.meter = Meter()
+        self._on_tokens = on_tokens
         self._backend = backend
         self._tokenizer = tokenizer
         self._guide = guide
@@ -58,7 +64,7 @@ class Engine:
         self._width = width
         self._scheduler = Scheduler(backend.limits, width.most)
         self._share_prefixes = share_prefixes
-        self._look_ahead = look_ahead and backend.limits.cut
+        self._look_ahead = look_ahead and backend.limits.ahead
         self._trails = Record()
         self._failures = 0
 
@@ -104,6 +110,7 @@ class Engine:
     def take_meter(self) -> Meter:
         """The counters since the last call."""
         meter, self.meter = self.meter, Meter()
+        meter.upkeep = self._backend.take_upkeep()
         return meter
 
     def step(self) -> list[Completion]:
@@ -125,7 +132,9 @@ class Engine:
         if not step.prefill_tokens:
             tokens = sum(len(outcome.tokens) for outcome in said)
             self._width.saw(step.decoding_rows, tokens, model_s, waiting=self.waiting > 0)
+        spoke = [self._scheduler.at(outcome.slot) for outcome in said]
         ended = self._scheduler.commit(step, said)
+        self._tell(spoke)
         completions = [self._completion(sequence) for sequence in ended]
         self._failures = 0
         self.meter.model_s += model_s
@@ -144,7 +153,7 @@ class Engine:
             self._backend.copy(copy)
         if not step.feeds:
             return [], self._clock() - started_s, 0.0
-        pending = self._backend.forward(step.feeds)
+        pending = self._backend.forward(step.feeds, step.chain)
         forwarded_s = self._clock()
         draws = [feed for feed in step.feeds if feed.draws]
         masks = self._guide.masks([(self._scheduler.at(feed.slot).constraint, feed.proposal) for feed in draws])
@@ -184,18 +193,23 @@ class Engine:
         place = 0
         for feed in step.feeds:
             if feed.draws:
-                yield self._outcome(feed, drawn[place : place + feed.draws], now_s)
-                place += feed.draws
+                draws = max(feed.draws, step.chain)
+                yield self._outcome(feed, drawn[place : place + draws], now_s, chained=step.chain > 1)
+                place += draws
 
-    def _outcome(self, feed: Feed, drawn: Seq[Drawn], now_s: float) -> Outcome:
-        """Tokens to append, or an end.  A draw counts as long as all that was said before it had been proposed."""
+    def _outcome(self, feed: Feed, drawn: Seq[Drawn], now_s: float, *, chained: bool) -> Outcome:
+        """Tokens to append, or an end.
+
+        A draw counts as long as all that was said before it lay in the slot: because it had been proposed, or because
+        the backend chained its own draws.  What comes behind an end is dropped.
+        """
         sequence = self._scheduler.at(feed.slot)
         if sequence.first_token_s is None:
             sequence.first_token_s = now_s
         sequence.last_token_s = now_s
         said: list[int] = []
         count, finish = 0, None
-        while not finish and (not said or matching(feed.proposal, said) == len(said)):
+        while not finish and len(said) < len(drawn) and (chained or matching(feed.proposal, said) == len(said)):
             piece, finish = self._said(sequence, said, drawn[len(said)])
             count += bool(piece)
             said += piece
@@ -230,6 +244,15 @@ class Engine:
         longest = max(len(text.encode()) for text in stop)
         tail = self._tokenizer.decode(completion[-4 * longest - 16 :])
         return any(text.encode() in tail for text in stop)
+
+    def _tell(self, spoke: Iterable[Sequence]) -> None:
+        if self._on_tokens:
+            for sequence in spoke:
+                new = tuple(sequence.completion[sequence.told_tokens :])
+                sequence.told_tokens += len(new)
+                assert sequence.request is not None, "a prefix says nothing"
+                if new:
+                    self._on_tokens(sequence.request, new)
 
     def _completion(self, sequence: Sequence) -> Completion:
         request, now_s = sequence.request, self._clock()
@@ -269,13 +292,13 @@ class Engine:
 
     def _count(self, step: Step, model_s: float) -> None:
         meter, rows = self.meter, self._scheduler.running
-        meter.steps += 1
-        meter.rows += rows
+        meter.steps += step.chain
+        meter.rows += rows * step.chain
         meter.rows_peak = max(meter.rows_peak, rows)
         meter.computed_tokens += step.prefill_tokens
         meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
         meter.prefill_kcells += step.prefill_cells / 1000
-        self._cost.saw_step(work(step.feeds), model_s)
+        self._cost.saw_step(work(step.feeds), model_s / step.chain)
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

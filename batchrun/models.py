@@ -1,7 +1,8 @@
-"""Where a model's name leads: a GGUF file on this machine, and the identity of what is in it.
+"""Where a model's name leads: a GGUF file or an MLX folder on this machine, and the identity of what is in it.
 
-`smollm2` is the embedded model of the `smollm2` extra; `hf:owner/repository/file.gguf` is fetched once into the
-Hugging Face cache; anything else is a path.  No weights are read here beyond what the identity needs.
+`smollm2` is the embedded model of the `smollm2` extra; `hf:owner/repository/file.gguf` and `hf:owner/repository` (an
+MLX folder) are fetched once into the Hugging Face cache; anything else is a path.  No weights are read here beyond
+what the identity needs.
 """
 
 import hashlib
@@ -20,11 +21,16 @@ HEAD_BYTES = 4 << 20
 SAMPLE_BYTES = 64 << 10
 SAMPLES = 256
 
+EXPECTED = (
+    "a path to a .gguf file or an MLX folder, 'smollm2', 'hf:owner/repository/file.gguf' or 'hf:owner/repository'"
+)
+FOLDER_FILES = ["*.json", "*.jinja", "model*.safetensors"]
+
 
 def locate(name: str) -> Path:
-    """The GGUF file that a model name stands for.  Raises ModelError with the command that helps."""
+    """The GGUF file or MLX folder that a model name stands for.  Raises ModelError with the command that helps."""
     if not name:
-        raise ModelError("the model has no name; expected a path, 'smollm2', or 'hf:owner/repository/file.gguf'")
+        raise ModelError(f"the model has no name; expected {EXPECTED}")
     if name == EMBEDDED:
         return _embedded()
     if name.startswith("hf:"):
@@ -34,12 +40,13 @@ def locate(name: str) -> Path:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, RuntimeError) as error:  # a name too long for a path, or the home of nobody
         raise ModelError(f"model {name[:200]} is no path: {error}") from error
+    if is_folder and is_mlx_folder(path):
+        return path
     if is_folder:
         found = ", ".join(sorted(file.name for file in path.glob("*.gguf"))[:5]) or "no .gguf file"
-        raise ModelError(f"model {name} is a folder; expected a .gguf file (it holds {found})")
+        raise ModelError(f"model {name} is a folder; expected a .gguf file or an MLX folder (it holds {found})")
     if not is_file:
-        known = "a path to a .gguf file, 'smollm2', or 'hf:owner/repository/file.gguf'"
-        raise ModelError(f"model {name} not found; expected {known}")
+        raise ModelError(f"model {name} not found; expected {EXPECTED}")
     return path
 
 
@@ -48,8 +55,21 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("batchrun") / "weights"
 
 
+def is_mlx_folder(path: Path) -> bool:
+    return (path / "config.json").is_file() and any(path.glob("model*.safetensors"))
+
+
 def identity(path: Path) -> str:
-    """A hash of a model file: its size, its first 4 MiB (all metadata), and 256 samples over the rest.
+    """A hash of a model file, or of all that count in a folder.  Raises ModelError where one cannot be read."""
+    if not path.is_dir():
+        return _file_identity(path)
+    files = sorted({file for pattern in FOLDER_FILES for file in path.glob(pattern)})
+    parts = [f"{file.name} {_file_identity(file)}" for file in files]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _file_identity(path: Path) -> str:
+    """Its size, its first 4 MiB (all metadata of a GGUF), and 256 samples over the rest.
 
     A whole hash of a 40 GB file would cost half a minute at every start; two files that differ in weights differ all
     over, so samples find it.
@@ -84,8 +104,10 @@ def _embedded() -> Path:
 
 def _from_hub(name: str) -> Path:
     parts = name.removeprefix("hf:").split("/", 2)
-    if len(parts) < 3 or not all(parts):
-        raise ModelError(f"model {name!r} is incomplete; expected hf:owner/repository/file.gguf")
+    if len(parts) < 2 or not all(parts):
+        raise ModelError(f"model {name!r} is incomplete; expected hf:owner/repository/file.gguf or hf:owner/repository")
+    if len(parts) == 2:
+        return _folder_from_hub(name, "/".join(parts))
     from huggingface_hub import hf_hub_download, try_to_load_from_cache  # takes 0.3 s to import; few runs need it
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -98,3 +120,21 @@ def _from_hub(name: str) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ModelError(f"model {name} is not in the local cache and could not be fetched: {reason}") from error
+
+
+def _folder_from_hub(name: str, repository: str) -> Path:
+    """The MLX folder of a whole repository."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        try:
+            folder = Path(snapshot_download(repository, allow_patterns=FOLDER_FILES, local_files_only=True))
+        except LocalEntryNotFoundError:
+            folder = Path(snapshot_download(repository, allow_patterns=FOLDER_FILES))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"model {name} is not in the local cache and could not be fetched: {reason}") from error
+    if not is_mlx_folder(folder):
+        raise ModelError(f"model {name} holds no MLX weights; for a GGUF name its file: {name}/file.gguf")
+    return folder

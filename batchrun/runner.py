@@ -219,6 +219,8 @@ class Runner:
             if parts.settings.context and load.context < parts.settings.context:
                 self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")
             backend = parts.model.load(load, lambda: self._ends.stop.stopped)
+            for text in backend.notices:
+                self._ends.watch.say(text)
             self._worker = Worker(
                 backend,
                 parts.model.tokenizer,

@@ -15,6 +15,7 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Iterable
 
+from batchrun.chain import chain_tokens
 from batchrun.core import Copy, Cut, Feed, FinishReason, Limits, Outcome, Pace, Request, Step
 from batchrun.lookup import matching
 from batchrun.prefix import Planned, Prefix, Share
@@ -130,6 +131,8 @@ class Scheduler:
             self._queue.popleft()
         rows, pieces = self._feeds(pace)
         cuts, self._cuts = tuple(self._cuts.values()), {}
+        fed = [self._running[feed.slot] for feed in rows] if not pieces else []
+        chain = 1 if any(feed.proposed for feed in rows) else chain_tokens(fed, self.limits.chain)
         return Step(
             tuple(frees),
             cuts,
@@ -138,12 +141,13 @@ class Scheduler:
             prefill_tokens=sum(len(piece.tokens) for piece in pieces),
             decoding_rows=len(rows),
             prefill_cells=sum(len(piece.tokens) * (piece.start + len(piece.tokens) / 2) for piece in pieces),
+            chain=chain,
         )
 
     def commit(self, step: Step, outcomes: Iterable[Outcome]) -> list[Sequence]:
         """Takes down what a step did.  Gives the sequences that it ended, their slots free from the next step on."""
         for feed in step.feeds:
-            self._running[feed.slot].fed += len(feed.tokens) - feed.proposed
+            self._running[feed.slot].fed += len(feed.tokens) - feed.proposed + step.chain - 1
         proposals = {feed.slot: feed.proposal for feed in step.feeds if feed.proposed}
         ended = []
         for outcome in outcomes:

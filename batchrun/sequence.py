@@ -38,6 +38,7 @@ class Sequence:
     admitted_s: float = 0.0
     first_token_s: float | None = None
     last_token_s: float = 0.0
+    told_tokens: int = 0  # of the answer, to whoever listens
 
     @property
     def decoding(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from batchrun.backends.base import Upkeep
 from batchrun.core import Completion, Result, Status
 
 
@@ -17,7 +18,7 @@ from batchrun.core import Completion, Result, Status
 class Meter:
     """Counters of the engine for one burst; the engine adds, `burst_stats` reads."""
 
-    steps: int = 0
+    steps: int = 0  # tokens that a row could draw; a chain counts each
     rows: int = 0  # summed over steps
     rows_peak: int = 0
     computed_tokens: int = 0  # prefill that went through the model: prompts, prefixes, forced openings
@@ -30,6 +31,7 @@ class Meter:
     masks_s: float = 0.0
     host_s: float = 0.0
     near_ties: int = 0
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
 
 @dataclass(slots=True)
@@ -68,6 +70,7 @@ class BurstStats:
     rows: dict[str, float]
     seconds: dict[str, float]
     cells: dict[str, float]
+    upkeep: dict[str, float]  # rows that joined and left the backend's batch, seconds for that, waits for the device
     ttft_s: dict[str, float | None]
     total_s: dict[str, float | None]
     tokens_per_s: float
@@ -128,6 +131,7 @@ def burst_stats(
             "rest": round(rest_s, 4),
         },
         cells={"peak": meter.cells_peak, "prefill_k": round(meter.prefill_kcells, 1)},
+        upkeep=meter.upkeep._asdict() | {"seconds": round(meter.upkeep.seconds, 4)},
         ttft_s=spread(tally.ttft_s),
         total_s=spread(tally.total_s),
         tokens_per_s=round(tally.completion_tokens / wall, 2),

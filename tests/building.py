@@ -22,7 +22,7 @@ from batchrun.core import (
     Step,
 )
 from batchrun.cost import Cost
-from batchrun.engine import Engine
+from batchrun.engine import Engine, OnTokens
 from batchrun.guide import Guide
 from batchrun.lookup import matching
 from batchrun.prefix import Planned
@@ -57,10 +57,16 @@ def request(
 
 
 def limits(
-    slots: int = 4, context: int = 512, *, cells: int | None = None, batch: int = 64, cut: bool = True
+    slots: int = 4,
+    context: int = 512,
+    *,
+    cells: int | None = None,
+    batch: int = 64,
+    cut: bool = True,
+    chain: int = 1,
 ) -> Limits:
     cells = slots * context if cells is None else cells
-    return Limits(slots, context, cells, batch, VOCAB, cut=cut)
+    return Limits(slots, context, cells, batch, VOCAB, cut=cut, ahead=cut, chain=chain)
 
 
 def ticking() -> Callable[[], float]:
@@ -78,6 +84,7 @@ def engine(
     look_ahead: bool = True,
     clock: Callable[[], float] | None = None,
     cost: Cost | None = None,
+    on_tokens: OnTokens | None = None,
 ) -> Engine:
     return Engine(
         backend or FakeBackend(limits()),
@@ -88,6 +95,7 @@ def engine(
         width=Width(rows, rows, fixed=True),
         share_prefixes=share_prefixes,
         look_ahead=look_ahead,
+        on_tokens=on_tokens,
     )
 
 
@@ -191,7 +199,7 @@ class Walk:
         for copy in step.copies:
             self.backend.copy(copy)
         if step.feeds:
-            self.backend.sample(self.backend.forward(step.feeds), None)
+            self.backend.sample(self.backend.forward(step.feeds, step.chain), None)
         ended = self.scheduler.commit(step, [self._outcome(feed) for feed in step.feeds if feed.sampling])
         self.ended += ended
         return ended

@@ -1,9 +1,11 @@
 """The bench measures what it says, on the fake engine and (one small run) on the real model."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gguf_models import Tiny, write_gguf
 
 from batchrun.bench.board import Plan, measure
 from batchrun.bench.figures import as_json, table
@@ -61,6 +63,28 @@ def test_unknown_names_are_refused() -> None:
         measure(Settings(engine="fake"), plan("reserch"), silent)
     with pytest.raises(UsageError, match="static"):
         measure(Settings(engine="fake"), plan("plain", "statik"), silent)
+
+
+@pytest.mark.parametrize("name", ["llama-server", "mlx_lm", "llama-server="])
+def test_an_unknown_peer_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(UsageError, match="expected llama-server=PATH or mlx-lm"):
+        measure(Settings(engine="fake"), replace(plan("plain", jobs=1), peer=name), silent)
+
+
+def test_a_peer_of_another_engine_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected --engine mlx"):
+        measure(Settings(), replace(plan("plain", jobs=1), peer="mlx-lm"), silent)
+
+
+def test_mlx_lm_answers_the_same_jobs_on_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlx_lm", reason="needs the mlx extra")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    settings = Settings(engine="mlx", model=str(write_gguf(tmp_path / "tiny.gguf", Tiny())), max_tokens=16, parallel=3)
+    board = measure(settings, replace(plan("plain", jobs=4), peer="mlx-lm"), silent)
+    theirs, ours = (runs[0] for _, runs in board.rows)
+    assert [label for label, _ in board.rows] == ["mlx-lm 3 rows", "continuous 3 rows"]
+    assert theirs.completion_tokens == ours.completion_tokens
+    assert theirs.jobs == ours.jobs == 4
 
 
 def test_serial_and_continuous_answer_the_same_jobs_on_the_real_model(tmp_path: Path) -> None:

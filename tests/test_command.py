@@ -176,7 +176,7 @@ def test_a_foreign_output_ends_with_4_and_is_not_touched(folder: Path) -> None:
 def test_no_model_ends_with_5_and_says_what_helps(folder: Path) -> None:
     run = batchrun(folder, "run", "jobs.jsonl", "--model", "missing.gguf", engine="auto")
     assert run.status == 5
-    assert "expected a path to a .gguf file, 'smollm2', or 'hf:owner/repository/file.gguf'" in said(run)
+    assert "expected a path to a .gguf file or an MLX folder, 'smollm2', 'hf:owner/repository/file.gguf'" in said(run)
     assert [entry.name for entry in folder.iterdir()] == ["jobs.jsonl"]
 
 

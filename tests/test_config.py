@@ -107,7 +107,7 @@ def test_a_setting_like_no_other_is_refused_with_all_that_are_known() -> None:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    assert "expected auto, llamacpp or fake" in refusal({"engine": "vllm"})
+    assert "expected auto, llamacpp, mlx or fake" in refusal({"engine": "vllm"})
 
 
 def test_an_unknown_layout_is_refused() -> None:

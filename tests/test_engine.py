@@ -239,9 +239,9 @@ class FailingBackend(FakeBackend):
         self._in_sample = in_sample
         self._number = 0
 
-    def forward(self, feeds: Sequence[Feed]) -> list[Feed]:
+    def forward(self, feeds: Sequence[Feed], chain: int = 1) -> list[Feed]:
         self._number += 1
-        pending = super().forward(feeds)
+        pending = super().forward(feeds, chain)
         if self._number in self._fails and not self._in_sample:
             super().sample(pending, None)
             raise BackendError("the device is gone")

@@ -124,6 +124,7 @@ def workloads(draw: st.DrawFn, *, always_cut: bool = False) -> Workload:
         cells=draw(st.one_of(st.just(slots * context), st.integers(needed, slots * context))),
         batch=slots + draw(st.sampled_from([0, 1, 7, 40, 500])),
         cut=always_cut or draw(st.booleans()),
+        chain=draw(st.sampled_from([1, 2, 8, 100])),
     )
     return Workload(bounds, rows, draw(paces(bounds.batch, rows)), portions, cancels)
 

@@ -19,18 +19,22 @@ HOMES = {
     "referencing": {"schemas.py"},
     "jsonschema_specifications": {"schemas.py"},
     "llama_cpp": {
+        "backends/chat_template.py",
         "backends/llamacpp.py",
         "backends/llamacpp_model.py",
         "backends/llamacpp_weights.py",
         "bench/modes.py",  # the loop that people write without batchrun
     },
     "gguf": {"random_model.py"},
-    "jinja2": {"backends/llamacpp_model.py"},
+    "jinja2": {"backends/chat_template.py"},
+    "mlx": {"backends/mlx_device.py"},
+    "mlx_lm": {"backends/mlx_library.py"},
+    "tokenizers": {"backends/hf_tokenizer.py"},
     "psutil": {"machine.py"},
     "huggingface_hub": {"models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py"},
 }
-HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "jsonschema", "huggingface_hub", "tqdm"}
+HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "transformers", "jsonschema", "huggingface_hub", "tqdm"}
 
 
 def imported(path: Path) -> set[str]:
@@ -65,7 +69,7 @@ def test_llguidance_stands_in_the_guide_and_in_the_adapters_of_backends() -> Non
 
 
 def test_no_other_third_party_name_stands_anywhere() -> None:
-    known = {*sys.stdlib_module_names, *HOMES, "batchrun", "llguidance", "numpy", "mlx", "mlx_lm"}
+    known = {*sys.stdlib_module_names, *HOMES, "batchrun", "llguidance", "numpy"}
     strangers = {module: imported(path) - known for module, path in MODULES.items()}
     assert not {module: names for module, names in strangers.items() if names}
 

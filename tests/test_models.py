@@ -30,7 +30,8 @@ def test_a_path_leads_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_path_to_nothing_is_refused_with_the_forms_there_are() -> None:
-    assert "expected a path to a .gguf file, 'smollm2', or 'hf:owner/repository/file.gguf'" in refusal("no/such.gguf")
+    expected = "expected a path to a .gguf file or an MLX folder, 'smollm2', 'hf:owner/repository/file.gguf' or"
+    assert expected in refusal("no/such.gguf")
 
 
 def test_a_folder_is_refused_with_what_it_holds(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_name_on_the_hub_leads_into_the_local_cache(tmp_path: Path) -> None:
         assert "\n" not in answer["error"]
 
 
-@pytest.mark.parametrize("name", ["hf:", "hf:owner", "hf:owner/repository", "hf:owner/repository/", "hf://x.gguf"])
+@pytest.mark.parametrize("name", ["hf:", "hf:owner", "hf:owner/", "hf:owner/repository/", "hf://x.gguf"])
 def test_an_incomplete_name_on_the_hub_is_refused(name: str) -> None:
     assert "expected hf:owner/repository/file.gguf" in refusal(name)
 

@@ -8,7 +8,7 @@ steps and decides nothing; the rules of a step are written at `Backend` and refe
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from llguidance import LLTokenizer
@@ -72,6 +72,16 @@ class ModelCard:
     cell_bytes: int  # of KV cache for one token, in 16-bit floats
     path: Path | None = None  # the file of its weights, where there is one
     notices: tuple[str, ...] = ()  # what a user should be told once
+    loaded_weights_bytes: int = 0  # in memory, where an engine widens them; 0: as many as in the file
+    loaded_cell_bytes: int = 0
+
+    @property
+    def weights_memory_bytes(self) -> int:
+        return self.loaded_weights_bytes or self.weights_bytes
+
+    @property
+    def cell_memory_bytes(self) -> int:
+        return self.loaded_cell_bytes or self.cell_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,16 @@ class Model(Protocol):
     def close(self) -> None: ...
 
 
+class Upkeep(NamedTuple):
+    """What a backend did besides computing: rows that joined its batch and left it, the seconds that took, and how
+    often it waited for the device."""
+
+    joins: int = 0
+    leaves: int = 0
+    seconds: float = 0.0
+    synchronisations: int = 0
+
+
 class Interrupted(Exception):
     """Loading was given up because the run was asked to stop."""
 
@@ -120,31 +140,44 @@ class Backend(Protocol):
     slot, at most `limits.batch` tokens in all, and each starts where its slot ends.  The target of a copy is empty; its
     source is complete, is not fed in that step and not freed before the next.  After a step that raised, all slots are
     freed before anything else, whatever was copied: what they hold is not to be trusted.
+
+    A step may be a chain (up to `limits.chain`): then every feed draws, greedy and without a mask, and the backend
+    feeds each drawn token back itself until every feed has drawn so many.
     """
 
     @property
     def limits(self) -> Limits: ...
 
-    def forward(self, feeds: Sequence[Feed]) -> Any:
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What loading found out and a user should be told once."""
+        ...
+
+    def forward(self, feeds: Sequence[Feed], chain: int = 1) -> Any:
         """Appends each feed to its slot; may return before it is done.  Raises BackendError."""
         ...
 
     def sample(self, pending: Any, masks: NDArray[np.int32] | None) -> list[Drawn]:
-        """`feed.draws` tokens for each feed, in feed order; waits for `forward`.
+        """`feed.draws` tokens for each feed, in feed order, or `chain` of them in a row; waits for `forward`.
 
-        `masks`: `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed, or None for no masks.  A drawn token is returned and
-        not appended: it enters its slot with the next feed.  A proposal does lie in its slot then, whatever was drawn.
+        `masks`: `int32[draws, ceil(vocab / 32)]`, bit 1 = allowed, or None for no masks.  The last drawn token is
+        returned and not appended: it enters its slot with the next feed.  A proposal does lie in its slot then,
+        whatever was drawn.
         """
         ...
 
     def cut(self, cut: Cut) -> None:
-        """Only where `limits.cut`."""
+        """Keeps the beginning of a slot.  Only where `limits.ahead`."""
         ...
 
     def copy(self, copy: Copy) -> None: ...
 
     def free(self, slot: int) -> None:
         """Empties a slot.  Never fails."""
+        ...
+
+    def take_upkeep(self) -> Upkeep:
+        """What it did besides computing since the last call."""
         ...
 
     def close(self) -> None: ...

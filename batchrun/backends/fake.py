@@ -13,7 +13,7 @@ import numpy as np
 from llguidance import LLTokenizer
 from numpy.typing import NDArray
 
-from batchrun.backends.base import LoadPlan, ModelCard
+from batchrun.backends.base import LoadPlan, ModelCard, Upkeep
 from batchrun.core import Copy, Cut, Drawn, Feed, Limits, Message
 
 MESSAGE_START, MESSAGE_END = 256, 257  # written <|start|> and <|end|>
@@ -71,7 +71,7 @@ class FakeModel:
 
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "FakeBackend":
         return FakeBackend(
-            Limits(plan.slots, plan.context, cells=plan.slots * plan.context, batch=plan.batch, vocab=VOCAB)
+            Limits(plan.slots, plan.context, cells=plan.slots * plan.context, batch=plan.batch, vocab=VOCAB, ahead=True)
         )
 
     def close(self) -> None:
@@ -81,8 +81,12 @@ class FakeModel:
 class FakeBackend:
     """Slots whose content is a running hash, and a referee who looks at every move."""
 
+    notices: tuple[str, ...] = ()
+
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self._waits = 0
+        self._chained: list[Drawn] = []  # drawn by a chain, ready for `sample`
         self._hashes: list[list[int]] = [[0] for _ in range(limits.slots)]  # after 0, 1, 2 ... tokens
         self._copied: set[int] = set()  # sources of copies that the next forward carries out
         self._pending: list[Feed] | None = None
@@ -95,7 +99,7 @@ class FakeBackend:
         del self._hashes[slot][1:]
 
     def cut(self, cut: Cut) -> None:
-        assert self.limits.cut, "this backend cuts nothing"
+        assert self.limits.ahead, "this backend cuts nothing"
         assert cut.slot not in self._copied, f"slot {cut.slot} is cut before its copy was carried out"
         assert 0 < cut.tokens < self.tokens_in(cut.slot), f"{cut} takes nothing away, or all"
         del self._hashes[cut.slot][cut.tokens + 1 :]
@@ -108,24 +112,26 @@ class FakeBackend:
         self._hashes[copy.target] = self._hashes[copy.source][: copy.tokens + 1]
         self._copied.add(copy.source)
 
-    def forward(self, feeds: Sequence[Feed]) -> list[Feed]:
+    def forward(self, feeds: Sequence[Feed], chain: int = 1) -> list[Feed]:
         assert self._pending is None, "a forward was not sampled"
         assert feeds, "a step with no feed"
         assert sum(len(feed.tokens) for feed in feeds) <= self.limits.batch, "more tokens than a batch holds"
+        assert 1 <= chain <= self.limits.chain, f"a chain of {chain}"
+        greedy = all(feed.sampling and feed.sampling.temperature <= 0 for feed in feeds)
+        assert chain == 1 or greedy, "a chain with a feed that is not drawn from, or not greedily"
         last = -1
         for slot, start, tokens, sampling, proposed in feeds:
-            assert not proposed or (self.limits.cut and sampling and proposed < len(tokens)), "a proposal out of place"
+            assert not proposed or (self.limits.ahead and sampling and proposed < len(tokens)), (
+                "a proposal out of place"
+            )
             hashes = self._hashes[slot]
             assert slot > last, "feeds are not ordered by slot"
             assert slot not in self._copied, f"slot {slot} is copied and fed in one step"
             assert start == len(hashes) - 1, f"slot {slot} holds {len(hashes) - 1} tokens, not {start}"
             assert tokens, f"an empty feed for slot {slot}"
-            assert start + len(tokens) <= self.limits.context, f"slot {slot} is full"
-            state = hashes[-1]
-            for token in tokens:
-                state = ((state ^ token) * 0xD6E8FEB86659FD93 + 0x9E3779B97F4A7C15) & _WORD
-                hashes.append(state ^ (state >> 32))
-                state = hashes[-1]
+            assert start + len(tokens) + chain - 1 <= self.limits.context, f"slot {slot} is full"
+            _append(hashes, tokens)
+            self._chained += self._chain(slot, chain)
             last = slot
         assert sum(len(hashes) - 1 for hashes in self._hashes) <= self.limits.cells, "more tokens than there are cells"
         self._copied.clear()
@@ -135,6 +141,11 @@ class FakeBackend:
     def sample(self, pending: list[Feed], masks: NDArray[np.int32] | None) -> list[Drawn]:
         assert pending is self._pending, "sampling another forward's feeds"
         self._pending = None
+        self._waits += 1
+        chained, self._chained = self._chained, []
+        assert masks is None or not chained, "a chain with masks"
+        if chained:
+            return chained
         states = [
             (feed.slot, state) for feed in pending if feed.draws for state in self._hashes[feed.slot][-feed.draws :]
         ]
@@ -143,8 +154,30 @@ class FakeBackend:
             return [Drawn(slot, _free_token(state), 1.0) for slot, state in states]
         return [Drawn(slot, _guided_token(state, mask), 1.0) for (slot, state), mask in zip(states, masks, strict=True)]
 
+    def take_upkeep(self) -> Upkeep:
+        waits, self._waits = self._waits, 0
+        return Upkeep(synchronisations=waits)
+
     def close(self) -> None:
         pass
+
+    def _chain(self, slot: int, chain: int) -> list[Drawn]:
+        """All that a slot draws in a chain; nothing where there is none."""
+        hashes = self._hashes[slot]
+        drawn: list[Drawn] = []
+        for place in range(chain if chain > 1 else 0):
+            if place:
+                _append(hashes, [drawn[-1].token])
+            drawn.append(Drawn(slot, _free_token(hashes[-1]), 1.0))
+        return drawn
+
+
+def _append(hashes: list[int], tokens: Sequence[int]) -> None:
+    state = hashes[-1]
+    for token in tokens:
+        state = ((state ^ token) * 0xD6E8FEB86659FD93 + 0x9E3779B97F4A7C15) & _WORD
+        state ^= state >> 32
+        hashes.append(state)
 
 
 def _free_token(state: int) -> int:

@@ -15,7 +15,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from batchrun.backends.base import Interrupted, LoadPlan
+from batchrun.backends.base import Interrupted, LoadPlan, Upkeep
 from batchrun.core import Copy, Cut, Drawn, Feed, Limits
 from batchrun.errors import BackendError, ModelError
 from batchrun.sampling import allow, draw
@@ -91,10 +91,13 @@ class Batch:
 class LlamaBackend:
     """A GGUF model with its slots.  Raises ModelError where it cannot start, Interrupted if it is told to stop."""
 
+    notices: tuple[str, ...] = ()
+
     def __init__(self, path: Path, plan: LoadPlan, vocab: int, stopped: Callable[[], bool]) -> None:
         self.limits = Limits(plan.slots, plan.context, plan.slots * plan.context, plan.batch, vocab)
         self._log = quiet_log()
         self._context = None
+        self._waits = 0
         self._model = self._load_weights(path, stopped)
         self._context = self._make_context(plan)
         self._memory = llama_cpp.llama_get_memory(self._context)
@@ -105,9 +108,12 @@ class LlamaBackend:
             or llama_cpp.llama_model_is_hybrid(self._model)
         )
         context = min(plan.context, llama_cpp.llama_n_ctx_seq(self._context))
-        self.limits = Limits(plan.slots, context, plan.slots * context, plan.batch, vocab, cut=keeps_all)
+        self.limits = Limits(
+            plan.slots, context, plan.slots * context, plan.batch, vocab, cut=keeps_all, ahead=keeps_all
+        )
 
-    def forward(self, feeds: Sequence[Feed]) -> Sequence[Feed]:
+    def forward(self, feeds: Sequence[Feed], chain: int = 1) -> Sequence[Feed]:
+        assert chain == 1, "llama.cpp draws on the host: one token, one look"
         self._batch.fill(feeds)
         self._log.clear()
         code = llama_cpp.llama_decode(self._context, self._batch.c)
@@ -116,6 +122,7 @@ class LlamaBackend:
         return feeds
 
     def sample(self, pending: Sequence[Feed], masks: NDArray[np.int32] | None) -> list[Drawn]:
+        self._waits += 1
         draws = [(feed, place) for feed in pending for place in range(feed.draws)]
         if not draws:
             llama_cpp.llama_synchronize(self._context)
@@ -141,6 +148,10 @@ class LlamaBackend:
 
     def free(self, slot: int) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
+
+    def take_upkeep(self) -> Upkeep:
+        waits, self._waits = self._waits, 0
+        return Upkeep(synchronisations=waits)
 
     def close(self) -> None:
         if self._context:

@@ -9,20 +9,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import jinja2
 import llama_cpp
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 from llguidance import LLTokenizer
 from llguidance.llamacpp import lltokenizer_from_vocab
 
 from batchrun.backends.base import ChatTemplate, LoadPlan, ModelCard
+from batchrun.backends.chat_template import NO_TEMPLATE, after_an_answer, chat_template
 from batchrun.backends.llamacpp import LlamaBackend, quiet_log
-from batchrun.core import Message, Problem
-from batchrun.errors import JobError, ModelError
+from batchrun.errors import ModelError
 
 KV_ELEMENT_BYTES = 2  # keys and values are kept as 16-bit floats
-NO_TEMPLATE = "{} has no chat template: prompts are used as plain text"
-PROBE = "\ue000"  # a private-use character: no template has a meaning for it
 
 
 class LlamaTokenizer:
@@ -76,33 +72,6 @@ class LlamaTokenizer:
         return piece
 
 
-class JinjaTemplate:
-    """The file's own template, rendered in a sandbox (llama-cpp-python's)."""
-
-    def __init__(self, text: str, bos: str, eos: str) -> None:
-        self.text = text
-        self._formatter = Jinja2ChatFormatter(template=text, eos_token=eos, bos_token=bos)
-
-    def render(self, messages: Sequence[Message]) -> str:
-        turns = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            return str(self._formatter(messages=turns).prompt)
-        except (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise JobError(
-                Problem("template_refused", f"the model's chat template refuses this job: {reason}")
-            ) from error
-
-
-class PlainTemplate:
-    """For a file without a template: the turns, one after another, and the answer continues them."""
-
-    text = ""
-
-    def render(self, messages: Sequence[Message]) -> str:
-        return "\n\n".join(message.content for message in messages) + "\n\n"
-
-
 class LlamaModel:
     """A GGUF file, opened.  Raises ModelError where llama.cpp cannot read it."""
 
@@ -140,8 +109,14 @@ class LlamaModel:
             self._model = None
 
     @cached_property
-    def _architecture(self) -> str:
+    def architecture(self) -> str:
         return self._metadata("general.architecture") or "llama"
+
+    @property
+    def file_type(self) -> int | None:
+        """The number format of most of its weights (`general.file_type`), where the file says it."""
+        text = self._metadata("general.file_type")
+        return int(text) if text and text.isdigit() else None
 
     def _metadata(self, key: str) -> str | None:
         buffer = ctypes.create_string_buffer(256)
@@ -150,7 +125,7 @@ class LlamaModel:
 
     def _number(self, key: str, default: int) -> int:
         """A number of this architecture.  A list (one entry a layer) counts by its largest entry."""
-        text = self._metadata(f"{self._architecture}.{key}") or ""
+        text = self._metadata(f"{self.architecture}.{key}") or ""
         numbers = [int(part) for part in text.strip("[]").replace(",", " ").split() if part.isdigit()]
         return max(numbers, default=default)
 
@@ -165,21 +140,12 @@ class LlamaModel:
 
     def _template(self, vocab: llama_cpp.llama_vocab_p) -> ChatTemplate:
         source = llama_cpp.llama_model_chat_template(self._model, None)
-        if not source:
-            return PlainTemplate()
         bos = self.tokenizer.text_of(llama_cpp.llama_vocab_bos(vocab))
         eos = self.tokenizer.text_of(llama_cpp.llama_vocab_eos(vocab))
-        try:
-            return JinjaTemplate(source.decode(errors="replace"), bos, eos)
-        except jinja2.TemplateError as error:
-            raise ModelError(f"the chat template of {self._path.name} is broken: {error}") from error
+        return chat_template(source.decode(errors="replace") if source else None, bos, eos, self._path.name)
 
     def _add_template_end(self) -> None:
         """What the template writes after an answer ends an answer, whatever the vocabulary says of it."""
-        try:
-            rendered = self.template.render([Message("user", "Hi"), Message("assistant", PROBE)])
-        except JobError:
-            return
-        after = self.tokenizer.encode(rendered.partition(PROBE)[2], control=True)
-        if after and self.tokenizer.is_control(after[0]):
-            self.tokenizer.stop_tokens |= {after[0]}
+        after = after_an_answer(self.template, self.tokenizer)
+        if after is not None and self.tokenizer.is_control(after):
+            self.tokenizer.stop_tokens |= {after}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 
 from batchrun.assembly import Parts, open_parts
@@ -10,7 +9,7 @@ from batchrun.bench import ceiling
 from batchrun.bench.ceiling import Kernels
 from batchrun.bench.figures import Figures
 from batchrun.bench.modes import MODES, Mode, longest_tokens
-from batchrun.bench.server import LlamaServer
+from batchrun.bench.peers import peer
 from batchrun.bench.workloads import Workload, build
 from batchrun.capacity import DEFAULT_ROWS
 from batchrun.config import WEIGHTS, Settings
@@ -29,13 +28,14 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: modes by name, the peer's binary, rows and weights to sweep over (empty: as settings say)."""
+    """What to measure: modes by name, a peer (see `peers.py`), rows and weights to sweep over (empty: as settings
+    say)."""
 
     workload: str
     jobs: int | None
     repeat: int
     modes: tuple[str, ...]
-    peer: Path | None
+    peer: str | None
     streams: tuple[int, ...]
     weights: tuple[str, ...]
 
@@ -45,15 +45,15 @@ def measure(settings: Settings, plan: Plan, say: Say) -> Board:
     unknown = [name for name in plan.modes if name not in MODES]
     if unknown:
         raise UsageError(f"mode {unknown[0]!r} is unknown; expected one of {', '.join(MODES)}")
+    modes = [(name, MODES[name]) for name in MODES if name in plan.modes]
+    if plan.peer:
+        modes.insert(0, peer(plan.peer))
     if settings.engine == "fake" and (plan.peer or "serial" in plan.modes):
         raise UsageError("serial and peers run a real model; --engine fake has none")
     formats = [name for name in plan.weights if name not in WEIGHTS and not name.endswith(".gguf")]
     if formats:
         raise UsageError(f"weights {formats[0]!r} are unknown; expected a .gguf path or one of {', '.join(WEIGHTS)}")
     workload = build(plan.workload, settings.seed, plan.jobs)
-    modes = [(name, MODES[name]) for name in MODES if name in plan.modes]
-    if plan.peer:
-        modes.insert(0, ("llama-server", LlamaServer(plan.peer)))
     rows: list[tuple[str, tuple[Figures, ...]]] = []
     notes: list[str] = []
     for weights in plan.weights or (settings.weights,):

@@ -13,7 +13,7 @@ from batchrun.bench.ends import MemorySink, MemorySource, Unattended, latencies_
 from batchrun.bench.figures import Figures, figures
 from batchrun.bench.workloads import Workload
 from batchrun.core import Completion, FinishReason, Job, Request, Result, Timing, Usage
-from batchrun.errors import BatchrunError
+from batchrun.errors import BatchrunError, UsageError
 from batchrun.governor import Allowance
 from batchrun.prefix import Planned, common_length
 from batchrun.results import judge
@@ -76,6 +76,8 @@ def serial(parts: Parts, workload: Workload) -> Figures:
     """One after another through `llama_cpp.Llama`, which keeps the prefix of its last prompt."""
     import llama_cpp
 
+    if parts.model.card.path is None:
+        raise UsageError("mode serial is a loop over llama.cpp; expected a model that is a GGUF file")
     load = slot_plan(parts, longest_tokens(parts, workload))
     llama = llama_cpp.Llama(
         str(parts.model.card.path),

@@ -13,7 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from batchrun.assembly import job_reader, open_parts, original_identity
+from batchrun.assembly import engine_and_formats, job_reader, open_parts, original_identity
 from batchrun.bench.figures import Figures
 from batchrun.bench.modes import answered
 from batchrun.bench.workloads import Workload
@@ -30,6 +30,7 @@ ROWS = (4, 8, 16)
 GAIN = 1.03  # what a setting must win to be taken: less is noise
 
 Say = Callable[[str], None]
+Lever = Callable[[Settings], list[Settings]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def tune(settings: Settings, jobs: Path, sample: int, say: Say) -> Tuned:
     first, answers = _try(start, workload, None)
     say(f"{first.label}: {first.figures.wall_s:.1f} s, the starting point")
     trials, best = [first], first
-    for lever in (_formats, _attention, _caches, _widths, _threads):
+    for lever in _levers(settings):
         for candidate in lever(best.settings):
             trial, _ = _try(candidate, workload, answers)
             trials.append(trial)
@@ -80,6 +81,15 @@ def tune(settings: Settings, jobs: Path, sample: int, say: Say) -> Tuned:
             if best.figures.wall_s / trial.figures.wall_s >= GAIN and trial.figures.valid >= first.figures.valid:
                 best = trial
     return Tuned(tuple(trials), best, save(original_identity(settings), _profile(first, best)))
+
+
+def _levers(settings: Settings) -> list[Lever]:
+    """What can be turned: an MLX folder has one format, and attention and cache have choices on llama.cpp alone."""
+    engine, formats = engine_and_formats(settings)
+    levers: list[Lever] = [_formats] if formats else []
+    if engine == "llamacpp":
+        levers += [_attention, _caches]
+    return [*levers, _widths, _threads]
 
 
 def _formats(best: Settings) -> list[Settings]:
