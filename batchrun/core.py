@@ -25,6 +25,11 @@ class Status(StrEnum):
 FINAL_STATUSES = frozenset({Status.OK, Status.INVALID, Status.TRUNCATED, Status.REJECTED})
 """Statuses that a resumed run leaves alone: running the same job again would only say the same again."""
 
+GROUP_WON = "group_won"
+CRASHED_TWICE = "crashed_twice"
+FINAL_CODES = frozenset({GROUP_WON, CRASHED_TWICE})
+"""Reasons that make a result of another status final too: its group has an answer, or it ended the engine twice."""
+
 
 class FinishReason(StrEnum):
     """Why decoding of one sequence ended."""
@@ -32,6 +37,7 @@ class FinishReason(StrEnum):
     STOP = "stop"  # an end-of-text token, a stop string, or a grammar with nothing left to say
     LENGTH = "length"
     CANCELLED = "cancelled"
+    EXPIRED = "expired"
     ERROR = "error"
 
 
@@ -39,8 +45,8 @@ class FinishReason(StrEnum):
 class Problem:
     """One thing that is wrong, as a result shows it.
 
-    `line` is the line of the input (from 1), `column` the column in it (from 1), `path` a JSON pointer into the
-    answer or into the schema.
+    `line` is the line of the input (from 1), `column` the column in it (from 1), `file` the input where there are
+    several, `path` a JSON pointer into the answer or into the schema.
     """
 
     code: str
@@ -48,6 +54,7 @@ class Problem:
     line: int | None = None
     column: int | None = None
     path: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ class Schema:
 class Job:
     """One checked line of the input, with the run's defaults filled in."""
 
-    index: int  # line number in the input, from 1
+    index: int  # line number in the input, from 1, counted on over several
     id: str
     messages: tuple[Message, ...]  # as written; the last user turn is what the schema and document are added to
     document: str | None
@@ -102,6 +109,8 @@ class Job:
     sampling: Sampling
     stop: tuple[str, ...]
     meta: Any
+    timeout_s: float | None = None  # from the moment it has a slot
+    group: str | None = None  # the first good answer of a group ends its other jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +328,7 @@ class Completion:
     tokens: tuple[int, ...] = ()
     near_ties: tuple[tuple[int, float], ...] = ()
     error: str | None = None
+    engine_failed: bool = False  # not the row's own doing: it may run again
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,3 +348,5 @@ class Result:
     model: str
     digest: str
     meta: Any
+    document: Any = None  # where it was cut: its characters, and the pieces that were read
+    copy_of: str | None = None  # the equal job that was computed in its place

@@ -8,6 +8,7 @@ ends the rows that were in it, and the rest go on.
 import codecs
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 from batchrun.backends.base import Backend, Tokenizer
 from batchrun.core import Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
@@ -27,8 +28,8 @@ NEAR_TIE_LOGITS = 0.5
 widths sum in another order, and 8-bit activations round it up.  Measured on SmolLM2 with AVX-512, in Q4_1 and Q8_0: of
 46 answers that parted from the same job run alone, the one nearest to its second best token did so at 0.20 or less."""
 
-FAILURES_TOLERATED = 2
-"""Steps in a row that may fail before the backend is given up."""
+FAILURES_TOLERATED = 8
+"""Steps in a row that may fail before the backend is given up: a few jobs that it cannot bear may stand together."""
 
 
 OnTokens = Callable[[Request, tuple[int, ...]], None]
@@ -103,6 +104,11 @@ class Engine:
         sequence = self._scheduler.cancel(request)
         return self._completion(sequence) if sequence else None
 
+    def running_since(self) -> list[tuple[Request, float]]:
+        """Requests that have a slot, and the moment at which they got it."""
+        rows = self._scheduler.running_rows
+        return [(sequence.request, sequence.admitted_s) for sequence in rows if sequence.request]
+
     def drop_waiting(self) -> list[Request]:
         """Forgets what has no slot yet."""
         return self._scheduler.drop_waiting()
@@ -136,7 +142,7 @@ class Engine:
         ended = self._scheduler.commit(step, said)
         self._tell(spoke)
         completions = [self._completion(sequence) for sequence in ended]
-        self._failures = 0
+        self._failures = 0 if step.feeds else self._failures
         self.meter.model_s += model_s
         self.meter.masks_s += masks_s
         self.meter.host_s += self._clock() - started_s - model_s - masks_s
@@ -308,5 +314,5 @@ class Engine:
         completions = []
         for sequence in self._scheduler.abandon():
             sequence.finish, sequence.error = FinishReason.ERROR, str(error)
-            completions.append(self._completion(sequence))
+            completions.append(replace(self._completion(sequence), engine_failed=True))
         return completions

@@ -55,6 +55,11 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("batchrun") / "weights"
 
 
+def opened_folder() -> Path:
+    """Where it is remembered which model files could be opened."""
+    return platformdirs.user_cache_path("batchrun") / "opened"
+
+
 def is_mlx_folder(path: Path) -> bool:
     return (path / "config.json").is_file() and any(path.glob("model*.safetensors"))
 

@@ -72,6 +72,11 @@ class Scheduler:
         """Prefixes that lie in slots, computed or on their way."""
         return tuple(self._prefixes)
 
+    @property
+    def running_rows(self) -> tuple[Sequence, ...]:
+        """Rows that have a slot, in the order in which they got it."""
+        return tuple(sequence for sequence in self._running.values() if sequence.request)
+
     def at(self, slot: int) -> Sequence:
         """The sequence that owns a slot."""
         return self._running[slot]

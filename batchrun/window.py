@@ -47,6 +47,13 @@ class Window:
         self._new.append(request)
         self._tokens += len(request.tokens)
 
+    def discard(self, request: Request) -> None:
+        """Takes out a request that is not to run any more, if it is here.  What others share with it stays planned."""
+        before = len(self)
+        self._new = [other for other in self._new if other is not request]
+        self._planned = deque(entry for entry in self._planned if entry.request is not request)
+        self._tokens -= len(request.tokens) * (before - len(self))
+
     def first(self, *, last: bool) -> Planned | None:
         """Who is next; None if nobody waits.  `last`: no more requests will come."""
         if self._new or (self._planned and last > self._last):

@@ -96,6 +96,14 @@ class Worker:
         """Counts a judged result into the burst."""
         self._tally.add(result)
 
+    def cancel(self, request: Request) -> Completion | None:
+        """Takes a request out at this token boundary; gives what it had said, if it had a slot."""
+        return self._engine.cancel(request)
+
+    def running_since(self) -> list[tuple[Request, float]]:
+        """Requests that have a slot, and the moment at which they got it."""
+        return self._engine.running_since()
+
     def drop_waiting(self) -> list[Request]:
         return self._engine.drop_waiting()
 

@@ -283,7 +283,7 @@ def test_shared_prefixes_are_computed_again_after_a_failure() -> None:
 
 def test_a_backend_that_fails_time_and_again_is_given_up() -> None:
     running = engine(FailingBackend(*range(1, 100)), rows=1)
-    running.submit([request() for _ in range(5)])
+    running.submit([request() for _ in range(FAILURES_TOLERATED + 1)])
     for _ in range(FAILURES_TOLERATED):
         assert [completion.finish_reason for completion in running.step()] == [FinishReason.ERROR]
     with pytest.raises(BackendError, match="the device is gone"):

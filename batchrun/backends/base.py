@@ -109,6 +109,10 @@ class Model(Protocol):
     @property
     def template(self) -> ChatTemplate: ...
 
+    def recipe(self, plan: LoadPlan) -> "Callable[[Callable[[], bool]], Backend]":
+        """Loads the weights when it is called, as `load` does, in this process or, pickled, in another."""
+        ...
+
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "Backend":
         """Loads the weights.  Gives up with `Interrupted` soon after `stopped()` turns true.
 

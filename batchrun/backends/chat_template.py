@@ -8,7 +8,22 @@ from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 from batchrun.backends.base import ChatTemplate, Tokenizer
 from batchrun.core import Message, Problem
 from batchrun.errors import JobError, ModelError
+from batchrun.time_limit import time_limit
 
+RENDER_S = 2.0
+MOST_WRITTEN = 100
+"""Times the length of the messages that a template may make of them: one that makes more is broken, or means harm."""
+
+TEMPLATE_FAILURES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TimeoutError,
+    TypeError,
+    ValueError,
+)
 NO_TEMPLATE = "{} has no chat template: prompts are used as plain text"
 PROBE = "\ue000"  # a private-use character: no template has a meaning for it
 
@@ -23,12 +38,17 @@ class JinjaTemplate:
     def render(self, messages: Sequence[Message]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            return str(self._formatter(messages=turns).prompt)
-        except (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise JobError(
-                Problem("template_refused", f"the model's chat template refuses this job: {reason}")
-            ) from error
+            with time_limit(RENDER_S):
+                text = str(self._formatter(messages=turns).prompt)
+        except (jinja2.TemplateError, *TEMPLATE_FAILURES) as error:
+            raise _refused(" ".join(str(error).split())[:200] or type(error).__name__) from error
+        if len(text) > MOST_WRITTEN * (1000 + sum(len(message.content) for message in messages)):
+            raise _refused(f"it makes {len(text)} characters of it")
+        return text
+
+
+def _refused(reason: str) -> JobError:
+    return JobError(Problem("template_refused", f"the model's chat template refuses this job: {reason}"))
 
 
 class PlainTemplate:

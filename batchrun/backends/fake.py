@@ -8,6 +8,7 @@ Tokens are bytes; free rows say printable ASCII, guided rows any byte their mask
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from llguidance import LLTokenizer
@@ -69,13 +70,20 @@ class FakeModel:
         self.tokenizer = FakeTokenizer()
         self.template = FakeTemplate()
 
+    def recipe(self, plan: LoadPlan) -> "Callable[[Callable[[], bool]], FakeBackend]":
+        return partial(_loaded, plan)
+
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "FakeBackend":
-        return FakeBackend(
-            Limits(plan.slots, plan.context, cells=plan.slots * plan.context, batch=plan.batch, vocab=VOCAB, ahead=True)
-        )
+        return _loaded(plan, stopped)
 
     def close(self) -> None:
         pass
+
+
+def _loaded(plan: LoadPlan, stopped: Callable[[], bool]) -> "FakeBackend":
+    return FakeBackend(
+        Limits(plan.slots, plan.context, cells=plan.slots * plan.context, batch=plan.batch, vocab=VOCAB, ahead=True)
+    )
 
 
 class FakeBackend:

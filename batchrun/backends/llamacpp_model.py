@@ -6,7 +6,7 @@ plan need no weights.  `LlamaModel.load` hands over to `llamacpp.py`.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import llama_cpp
@@ -100,8 +100,11 @@ class LlamaModel:
             notices=notices + (() if self.template.text else (NO_TEMPLATE.format(path.name),)),
         )
 
+    def recipe(self, plan: LoadPlan) -> Callable[[Callable[[], bool]], LlamaBackend]:
+        return partial(LlamaBackend, self._path, plan, self.tokenizer.vocab)
+
     def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> LlamaBackend:
-        return LlamaBackend(self._path, plan, self.tokenizer.vocab, stopped)
+        return self.recipe(plan)(stopped)
 
     def close(self) -> None:
         if self._model:

@@ -6,6 +6,7 @@ and the same prompts on both.  Weights are converted and loaded by `load` (`mlx_
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,11 @@ class MlxGguf:
         weights = llama.card.weights_bytes * 8 / bits_of(llama.file_type)
         self.card = _on_this_device(llama.card, int(weights))
 
-    def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "MlxBackend":
-        from batchrun.backends.mlx_load import load_backend  # takes seconds to import, and `check` does without
+    def recipe(self, plan: LoadPlan) -> "Callable[[Callable[[], bool]], MlxBackend]":
+        return partial(_loaded, self.weights_folder(), plan, self.tokenizer.vocab, self.options)
 
-        return load_backend(self.weights_folder(), plan, self.tokenizer.vocab, self.options, stopped)
+    def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "MlxBackend":
+        return self.recipe(plan)(stopped)
 
     def weights_folder(self) -> Path:
         """The weights as an MLX folder, converted now if they were not before.  Raises ModelError."""
@@ -83,10 +85,11 @@ class MlxFolder:
         )
         self.card = _on_this_device(card, size.weights)
 
-    def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "MlxBackend":
-        from batchrun.backends.mlx_load import load_backend
+    def recipe(self, plan: LoadPlan) -> "Callable[[Callable[[], bool]], MlxBackend]":
+        return partial(_loaded, self._folder, plan, self.tokenizer.vocab, self.options)
 
-        return load_backend(self._folder, plan, self.tokenizer.vocab, self.options, stopped)
+    def load(self, plan: LoadPlan, stopped: Callable[[], bool]) -> "MlxBackend":
+        return self.recipe(plan)(stopped)
 
     def weights_folder(self) -> Path:
         return self._folder
@@ -102,6 +105,12 @@ class MlxFolder:
         if isinstance(found, list):  # several, by name
             found = {entry.get("name"): entry.get("template") for entry in found}.get("default")
         return found if isinstance(found, str) else None
+
+
+def _loaded(folder: Path, plan: LoadPlan, vocab: int, options: MlxOptions, stopped: Callable[[], bool]) -> "MlxBackend":
+    from batchrun.backends.mlx_load import load_backend  # takes seconds to import, and `check` does without
+
+    return load_backend(folder, plan, vocab, options, stopped)
 
 
 def _on_this_device(card: ModelCard, weights: int) -> ModelCard:

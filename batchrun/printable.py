@@ -1,0 +1,13 @@
+"""Text that a terminal may show: on one line, and without anything that a terminal obeys."""
+
+
+def printable(text: str) -> str:
+    """Characters that are not plain signs are written as Python writes them: `\\x1b`, `\\u202e`, `\\n`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for text of several lines, whose ends and tabs stay."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
