@@ -9,10 +9,11 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, replace
+from functools import lru_cache
 
 from batchrun.backends.base import Model, ModelCard
 from batchrun.config import LAYOUTS
-from batchrun.core import Job, Message, Problem, Request
+from batchrun.core import Job, Message, Problem, Request, Sampling
 from batchrun.errors import JobError
 from batchrun.guide import Guide
 
@@ -20,6 +21,7 @@ LAYOUT = 1  # part of every digest: raise it when the same job comes to be writt
 SCHEMA_LEAD = "\n\nAnswer with one JSON value that fits this JSON Schema:\n"
 DOCUMENT_LEAD = "Document:\n"
 PROMPT_FIRST, DOCUMENT_FIRST = LAYOUTS
+_json = json.JSONEncoder(ensure_ascii=False).encode
 MARK = "\ue001{}\ue001"  # stands in for a text while the template around it is rendered
 
 
@@ -79,19 +81,19 @@ def laid_out(job: Job, layout: str) -> tuple[Message, ...]:
 
 def digest(job: Job, card: ModelCard, template: str, layout: str) -> str:
     """Identifies all that shapes a job's answer: sha256 over canonical JSON.  `id` and `meta` are not part of it."""
-    shape = {
-        "layout": LAYOUT if layout == PROMPT_FIRST else [LAYOUT, layout],
-        "messages": [[message.role, message.content] for message in job.messages],
-        "document": job.document,
-        "schema": job.schema.text if job.schema else None,
-        "max_tokens": job.max_tokens,
-        "sampling": asdict(job.sampling),
-        "stop": job.stop,
-        "model": card.identity,
-        "template": template,
-    }
-    text = json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    document = "null" if job.document is None else _json(job.document)
+    messages = ",".join(f"[{_json(message.role)},{_json(message.content)}]" for message in job.messages)
+    layout_mark = f"{LAYOUT}" if layout == PROMPT_FIRST else f'[{LAYOUT},"{layout}"]'
+    own = f'{{"document":{document},"layout":{layout_mark},"max_tokens":{job.max_tokens},"messages":[{messages}],'
+    shared = _shared_shape(job.sampling, job.schema.text if job.schema else None, job.stop, card.identity, template)
+    return hashlib.sha256((own + shared).encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _shared_shape(sampling: Sampling, schema: str | None, stop: tuple[str, ...], model: str, template: str) -> str:
+    """The part of the canonical JSON that the jobs of a run have in common, as a rule; keys in order."""
+    shape = {"model": model, "sampling": asdict(sampling), "schema": schema, "stop": stop, "template": template}
+    return json.dumps(shape, ensure_ascii=False, sort_keys=True, separators=(",", ":"))[1:]
 
 
 def _budget_message(max_tokens: int, opening: int) -> str:

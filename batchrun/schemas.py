@@ -20,13 +20,16 @@ from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
+from batchrun.confinement import Outside, resolved_below
 from batchrun.core import Problem, Schema
 from batchrun.errors import JobError
+from batchrun.line import Origin
 from batchrun.time_limit import time_limit
 
 VALIDATORS_KEPT = 256
 PROBLEMS_SHOWN = 8
 CHECK_S = 2.0
+MOST_BYTES = 4 << 20
 MOST_NESTED = 100
 """Levels of a JSON value.  Deeper ones are refused where they come in: nothing later then meets a recursion limit."""
 
@@ -40,34 +43,45 @@ class SchemaFolders:
     def __init__(self, folders: Sequence[Path], bases: Sequence[Path]) -> None:
         self._folders = folders
         self._bases = bases
-        self._by_name: dict[str, Schema] = {}
+        self._by_name: dict[tuple[str | Path, ...], Schema] = {}
 
-    def load(self, value: Any) -> Schema:
-        """The schema that a job names or holds.  Raises JobError: unknown, unreadable, or no valid schema."""
+    def load(self, value: Any, origin: Origin | None = None) -> Schema:
+        """The schema that a job names or holds.  Raises JobError: unknown, unreadable, or no valid schema.
+
+        `origin`: of a line that names it, whose files must lie below its root or in one of the folders.  None: the user
+        names it, and any file will do.
+        """
         if not isinstance(value, str):
             return checked("inline", _compact("inline", value))
-        if value not in self._by_name:
-            self._by_name[value] = self._read(value)
-        return self._by_name[value]
+        key = (value, *((origin.base, origin.root) if origin else ()))
+        if key not in self._by_name:
+            self._by_name[key] = self._read(value, origin)
+        return self._by_name[key]
 
-    def _read(self, name: str) -> Schema:
-        path = self._find(name)
+    def _read(self, name: str, origin: Origin | None) -> Schema:
+        path = self._find(name, origin)
         try:
-            text = path.read_text(encoding="utf-8-sig")
-            return checked(name, _compact(name, json.loads(text)))
+            with path.open("rb") as file:
+                data = file.read(MOST_BYTES + 1)
+            _check_size(name, len(data))
+            return checked(name, _compact(name, json.loads(data.decode("utf-8-sig"))))
         except OSError as error:
             raise JobError(Problem("schema_unreadable", f"schema {name!r}: {error.strerror}")) from error
         except (ValueError, RecursionError) as error:
             raise JobError(Problem("schema_invalid", f"schema {name!r} is not JSON: {error}")) from error
 
-    def _find(self, name: str) -> Path:
+    def _find(self, name: str, origin: Origin | None) -> Path:
         is_path = "/" in name or name.endswith(".json")
-        by_path = [place / name for place in (*self._bases, *self._folders)]
+        bases = (*self._bases, origin.base) if origin else self._bases
+        by_path = [place / name for place in (*bases, *self._folders)]
         places = by_path if is_path else [folder / f"{name}.json" for folder in self._folders]
         for path in places:
             try:
                 if path.is_file():
-                    return path
+                    return resolved_below(path, origin.root, *self._folders) if origin else path
+            except Outside:
+                message = f"schema {_named(name)} lies outside of {_named(str(origin and origin.root))}; see --root"
+                raise JobError(Problem("schema_unreadable", message)) from None
             except OSError as error:
                 raise JobError(Problem("schema_unreadable", f"schema {_named(name)}: {error.strerror}")) from error
         known = sorted({file.stem for folder in self._folders if folder.is_dir() for file in folder.glob("*.json")})
@@ -163,6 +177,12 @@ def _class(content: Any) -> type[Validator]:
     return validator_for(content, default=jsonschema.Draft202012Validator)
 
 
+def _check_size(name: str, size: int) -> None:
+    if size > MOST_BYTES:
+        message = f"schema {_named(name)} is over {MOST_BYTES} bytes; expected a smaller one"
+        raise JobError(Problem("schema_invalid", message))
+
+
 def _compact(name: str, value: Any) -> str:
     """A schema as text that every later step can hold: no NaN, no half of a surrogate pair, no endless nesting."""
     if is_too_deep(value):
@@ -174,6 +194,7 @@ def _compact(name: str, value: Any) -> str:
         raise JobError(Problem("schema_invalid", f"schema {name!r} holds half a surrogate pair")) from error
     except ValueError as error:
         raise JobError(Problem("schema_invalid", f"schema {name!r} is not JSON: {error}")) from error
+    _check_size(name, len(text))
     return text
 
 

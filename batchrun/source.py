@@ -1,38 +1,36 @@
-"""Where job lines come from: a file, or a stream whose writer may be slow.
+"""Where job lines come from: files, streams whose writers may be slow, and several of them one after another.
 
-Lines end at byte 0x0A only; a carriage return before it and a byte-order mark at the very beginning are dropped, and
-blank lines are skipped and counted.  Nothing here knows what a line means.
+Nothing here knows what a line means: `lines.py` and `tables.py` cut the bytes, `jobs.py` reads the records.
 """
 
-import heapq
-import io
-import queue
-import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Protocol
 
+from batchrun.blocks import UNPACKING_ERRORS, file_blocks, stream_blocks, unreadable
 from batchrun.errors import InputError
+from batchrun.line import HERE, Line, Origin
+from batchrun.lines import LINE_BYTES, LineReader
+from batchrun.tables import TAB, TableReader
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 READ_AHEAD_LINES = 1024
-LONGEST_KEPT = 64
+READ_AHEAD_BYTES = 64 << 20
 
-
-class Line(NamedTuple):
-    """One line and its number, from 1."""
-
-    number: int
-    data: bytes
+KINDS = ("jsonl", "csv", "tsv")
 
 
 class Source(Protocol):
     """Lines, one at a time."""
 
     total: int | None  # non-blank lines, where it is known
-    blank: int
+
+    @property
+    def blank(self) -> int:
+        """Lines of nothing but space, so far."""
+        ...
 
     def next(self, wait_s: float) -> Line | None:
         """The next line, or None if there is none now: `ended` says whether there ever will be."""
@@ -42,132 +40,169 @@ class Source(Protocol):
     def ended(self) -> bool: ...
 
 
-class FileSource:
-    """The lines of a regular file."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How bytes become lines.  `kind`: one of KINDS, or None to go by the file's name; `needs`: columns that a table
+    has to have."""
 
-    def __init__(self, path: Path, total: int | None = None) -> None:
+    kind: str | None = None
+    line_bytes: int = LINE_BYTES
+    needs: frozenset[str] = frozenset()
+
+    def kind_of(self, path: Path | None) -> str:
+        ending = path.name.lower().removesuffix(".gz").rpartition(".")[2] if path else ""
+        return self.kind or (ending if ending in KINDS else "jsonl")
+
+    def is_table(self, path: Path | None) -> bool:
+        return self.kind_of(path) != "jsonl"
+
+    def reader(self, blocks: Iterable[bytes], path: Path | None, origin: Origin = HERE) -> LineReader:
+        kind = self.kind_of(path)
+        if kind == "jsonl":
+            return LineReader(blocks, origin, self.line_bytes)
+        delimiter = TAB if kind == "tsv" else ","
+        return TableReader(
+            blocks, origin, self.line_bytes, delimiter=delimiter, needs=self.needs, shown=str(path or "the table")
+        )
+
+
+PLAIN = Reading()
+
+
+class FileSource:
+    """The lines of a regular file.  Raises InputError where it cannot be opened, or not be read to its end."""
+
+    def __init__(
+        self, path: Path, total: int | None = None, *, reading: Reading = PLAIN, origin: Origin | None = None
+    ) -> None:
         self.total = total
-        self.blank = 0
         self.ended = False
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from error
-        self._lines = self._read()
+        self._reader = reading.reader(file_blocks(path), path, origin or Origin(base=path.parent, root=path.parent))
+        self._lines = iter(self._reader)
+
+    @property
+    def blank(self) -> int:
+        return self._reader.blank
+
+    @property
+    def lines(self) -> int:
+        return self._reader.lines
 
     def next(self, wait_s: float) -> Line | None:
-        try:
-            line = next(self._lines, None)
-        except OSError as error:
-            raise _unreadable(error) from error
-        if line is None:
-            self.ended = True
-            self._file.close()
+        line = next(self._lines, None)
+        self.ended = line is None
         return line
-
-    def _read(self) -> Iterator[Line]:
-        for number, data in enumerate(self._file, 1):
-            if stripped := strip(data, number):
-                yield Line(number, stripped)
-            else:
-                self.blank += 1
 
 
 class StreamSource:
-    """The lines of a stream, read ahead by a thread so that a slow writer never stops the rows that run."""
+    """The lines of a stream, read ahead by a thread so that a slow writer never stops the rows that run.
+
+    It reads ahead so many lines and bytes, and then waits: a fast writer fills no memory.
+    """
 
     total: int | None = None
 
-    def __init__(self, stream: IO[bytes] | Path) -> None:
+    def __init__(
+        self,
+        stream: IO[bytes] | Path | Iterable[bytes],
+        *,
+        reading: Reading = PLAIN,
+        origin: Origin = HERE,
+        path: Path | None = None,
+    ) -> None:
         """`stream`: open already, or a path such as that of a named pipe, whose opening may have to wait too."""
-        self.blank = 0
         self.ended = False
-        self._error: OSError | None = None
-        self._lines: queue.Queue[Line | None] = queue.Queue(READ_AHEAD_LINES)
-        threading.Thread(target=self._read, args=(stream,), name="read-ahead", daemon=True).start()
+        self._reader = reading.reader(stream_blocks(stream), path, origin)
+        self._lines: deque[Line] = deque()
+        self._bytes = 0
+        self._drained = False  # the reader has ended
+        self._error: Exception | None = None
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, name="read-ahead", daemon=True).start()
+
+    @property
+    def blank(self) -> int:
+        return self._reader.blank
+
+    @property
+    def lines(self) -> int:
+        return self._reader.lines
 
     def next(self, wait_s: float) -> Line | None:
-        if self.ended:
-            return None
-        try:
-            line = self._lines.get(block=wait_s > 0, timeout=wait_s or None)
-        except queue.Empty:
-            return None
-        self.ended = line is None
+        with self._changed:
+            if wait_s and not self._lines and not self._drained:
+                self._changed.wait(wait_s)
+            if self._lines:
+                line = self._lines.popleft()
+                self._bytes -= len(line.data)
+                self._changed.notify()
+                return line
+            self.ended = self._drained
         if self.ended and self._error:
-            raise _unreadable(self._error)
-        return line
+            error, self._error = self._error, None
+            raise error if isinstance(error, InputError) else unreadable("the input", error)
+        return None
 
-    def _read(self, stream: IO[bytes] | Path) -> None:
+    def _read(self) -> None:
         try:
-            for number, data in enumerate(_own_reader(stream), 1):
-                if stripped := strip(data, number):
-                    self._lines.put(Line(number, stripped))
-                else:
-                    self.blank += 1
-        except OSError as error:
+            for line in self._reader:
+                self._offer(line)
+        except (*UNPACKING_ERRORS, InputError) as error:
             self._error = error
         finally:
-            self._lines.put(None)
+            with self._changed:
+                self._drained = True
+                self._changed.notify()
+
+    def _offer(self, line: Line) -> None:
+        with self._changed:
+            while len(self._lines) >= READ_AHEAD_LINES or self._bytes > READ_AHEAD_BYTES:
+                self._changed.wait()
+            self._lines.append(line)
+            self._bytes += len(line.data)
+            self._changed.notify()
 
 
-def _own_reader(stream: IO[bytes] | Path) -> Iterable[bytes]:
-    """The same descriptor through a buffer that only this thread knows.
-
-    The interpreter cannot end while a thread is blocked in the buffer of `sys.stdin`: it would abort.
-    """
-    if isinstance(stream, Path):
-        return stream.open("rb")
-    try:
-        return open(stream.fileno(), "rb", closefd=False)
-    except (AttributeError, io.UnsupportedOperation):
-        return stream
+Opener = Callable[[int], FileSource | StreamSource]
+"""Opens an input; told how many lines the inputs before it had."""
 
 
-def _unreadable(error: OSError) -> InputError:
-    return InputError(f"the input could not be read to its end: {error.strerror}; results so far are kept")
+class ChainedSource:
+    """Several inputs, one after another, each opened when it is its turn."""
+
+    def __init__(self, openers: Sequence[Opener], total: int | None = None) -> None:
+        self.total = total
+        self._openers = iter(openers)
+        self._lines_before = 0
+        self._blank_before = 0
+        self._now: FileSource | StreamSource | None = self._opened()
+
+    @property
+    def blank(self) -> int:
+        return self._blank_before + (self._now.blank if self._now else 0)
+
+    @property
+    def ended(self) -> bool:
+        return self._now is None
+
+    def next(self, wait_s: float) -> Line | None:
+        while self._now:
+            line = self._now.next(wait_s)
+            if line or not self._now.ended:
+                return line
+            self._blank_before += self._now.blank
+            self._lines_before += self._now.lines
+            self._now = self._opened()
+        return None
+
+    def _opened(self) -> FileSource | StreamSource | None:
+        opener = next(self._openers, None)
+        return opener(self._lines_before) if opener else None
 
 
-def strip(data: bytes, number: int) -> bytes:
-    """A line without its end, and without the byte-order mark that a first line may carry."""
-    if number == 1:
-        data = data.removeprefix(BYTE_ORDER_MARK)
-    data = data.removesuffix(b"\n").removesuffix(b"\r")
-    return data if data.strip() else b""
-
-
-@dataclass(slots=True)
-class Survey:
-    """What one quick pass over a file found.
-
-    `longest`: the weightiest lines, worth tokenizing to size the slots; `max_tokens`: the largest budget on any line.
-    """
-
-    lines: int = 0
-    budgets: int = 0  # lines that state one
-    max_tokens: int = 0
-    longest: list[Line] = field(default_factory=list)
-
-
-_BUDGET = re.compile(rb'"max_tokens"\s*:\s*(\d{1,9})')
-
-
-def survey(lines: Iterable[bytes], weigh: Callable[[bytes], int] = len) -> Survey:
-    """Counts lines and finds the longest.  `weigh`: bytes that a line stands for."""
-    found = Survey()
-    heap: list[tuple[int, int, bytes]] = []
-    for number, data in enumerate(lines, 1):
-        line = strip(data, number)
-        if not line:
-            continue
-        found.lines += 1
-        budgets = [int(budget) for budget in _BUDGET.findall(line)]
-        found.budgets += bool(budgets)
-        found.max_tokens = max(found.max_tokens, *budgets, 0)
-        weight = weigh(line)
-        if len(heap) < LONGEST_KEPT:
-            heapq.heappush(heap, (weight, number, line))
-        elif weight > heap[0][0]:
-            heapq.heapreplace(heap, (weight, number, line))
-    found.longest = [Line(number, line) for _, number, line in heap]
-    return found
+def all_lines(source: Source) -> Iterator[Line]:
+    """Every line of a source that is waited for to its end."""
+    while not source.ended:
+        line = source.next(0.2)
+        if line:
+            yield line

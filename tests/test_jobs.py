@@ -1,6 +1,7 @@
 """A line becomes a job, or a rejection that says code, line, column and what was expected."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,9 @@ def test_a_huge_unknown_key_does_not_fill_the_message() -> None:
         ("min_p", [-0.1, 1.1, []], "a number from 0 to 1"),
         ("seed", [-1, 0.5, 2**63], "a whole number from 0"),
         ("stop", ["", [""], [1], {}, 5], "a non-empty string or a list of them"),
+        ("timeout_s", [0, -1, "5", True, 1e10], "seconds, more than 0"),
+        ("group", ["", 5], "a non-empty string"),
+        ("keep", ["last", 1], '"first"'),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused_with_what_was_expected(
@@ -285,6 +289,7 @@ def test_two_documents_are_refused() -> None:
 
 def test_a_document_file_that_cannot_be_read_is_refused(folder: Path) -> None:
     (folder / "latin.txt").write_bytes(b"caf\xe9")
+    os.mkfifo(folder / "pipe")
     for name, words in [
         ("missing.txt", "No such file"),
         ("schemas", "not a regular file"),
@@ -292,7 +297,8 @@ def test_a_document_file_that_cannot_be_read_is_refused(folder: Path) -> None:
         ("latin.txt", "not UTF-8 at byte 3"),
         ("x" * 5000, "name too long"),
         ("a\0b", "null byte"),
-        ("/dev/zero", "not a regular file"),
+        ("/dev/zero", "lies outside of"),
+        ("pipe", "not a regular file"),
     ]:
         refused({"prompt": "p", "document_file": name}, "document_unreadable", words, folder=folder)
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchrun.errors import InputError
-from batchrun.source import LONGEST_KEPT, READ_AHEAD_LINES, FileSource, Line, Source, StreamSource, survey
+from batchrun.line import Line
+from batchrun.lines import LineReader
+from batchrun.source import READ_AHEAD_LINES, FileSource, Source, StreamSource
 
 AWHILE_S = 60.0
 """How long a line that is on its way is waited for; a test that waits so long has failed."""
@@ -26,6 +28,17 @@ def all_lines(source: Source) -> list[Line]:
         if line:
             lines.append(line)
     return lines
+
+
+def pairs(source: Source) -> list[tuple[int, bytes]]:
+    """Number and bytes of every line."""
+    return [(line.number, line.data) for line in all_lines(source)]
+
+
+def one(source: Source, wait_s: float = AWHILE_S) -> tuple[int, bytes]:
+    line = source.next(wait_s)
+    assert line
+    return line.number, line.data
 
 
 @pytest.fixture(params=["file", "stream"])
@@ -44,32 +57,32 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
 
 def test_lines_are_numbered_from_one_and_blank_ones_counted(opened: Opened) -> None:
     source = opened(b"a\n\n  \t\nb\n\r\nc")
-    assert all_lines(source) == [(1, b"a"), (4, b"b"), (6, b"c")]
+    assert pairs(source) == [(1, b"a"), (4, b"b"), (6, b"c")]
     assert source.blank == 3
 
 
 def test_a_byte_order_mark_and_carriage_returns_are_dropped(opened: Opened) -> None:
-    assert all_lines(opened(b'\xef\xbb\xbf{"a":1}\r\n{"b":2}\r\n')) == [(1, b'{"a":1}'), (2, b'{"b":2}')]
+    assert pairs(opened(b'\xef\xbb\xbf{"a":1}\r\n{"b":2}\r\n')) == [(1, b'{"a":1}'), (2, b'{"b":2}')]
 
 
 def test_a_byte_order_mark_alone_is_a_blank_line(opened: Opened) -> None:
     source = opened(b"\xef\xbb\xbf\r\nx")
-    assert all_lines(source) == [(2, b"x")]
+    assert pairs(source) == [(2, b"x")]
     assert source.blank == 1
 
 
 def test_a_byte_order_mark_further_down_is_data(opened: Opened) -> None:
-    assert all_lines(opened(b"a\n\xef\xbb\xbfb")) == [(1, b"a"), (2, b"\xef\xbb\xbfb")]
+    assert pairs(opened(b"a\n\xef\xbb\xbfb")) == [(1, b"a"), (2, b"\xef\xbb\xbfb")]
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0c", "\x0b", "\x1c", "\r"])
 def test_no_other_separator_splits_a_line(opened: Opened, separator: str) -> None:
     line = f'{{"prompt":"a{separator}b"}}'.encode()
-    assert all_lines(opened(line + b"\n" + line)) == [(1, line), (2, line)]
+    assert pairs(opened(line + b"\n" + line)) == [(1, line), (2, line)]
 
 
 def test_a_last_line_needs_no_end(opened: Opened) -> None:
-    assert all_lines(opened(b"a\nb")) == all_lines(opened(b"a\nb\n"))
+    assert pairs(opened(b"a\nb")) == pairs(opened(b"a\nb\n"))
 
 
 def test_nothing_holds_no_lines(opened: Opened) -> None:
@@ -81,7 +94,7 @@ def test_nothing_holds_no_lines(opened: Opened) -> None:
 
 def test_a_very_long_line_is_one_line(opened: Opened) -> None:
     line = b'"' + b"x" * 5_000_000 + b'"'
-    assert all_lines(opened(line + b"\n" + line)) == [(1, line), (2, line)]
+    assert pairs(opened(line + b"\n" + line)) == [(1, line), (2, line)]
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda data: data.replace(b"\n", b"")), max_size=8))
@@ -89,7 +102,7 @@ def test_a_stream_and_a_survey_agree_on_the_lines(lines: list[bytes]) -> None:
     data = b"\n".join(lines)
     source = StreamSource(io.BytesIO(data))
     found = all_lines(source)
-    assert len(found) == survey(io.BytesIO(data)).lines
+    assert len(found) == sum(map(len, LineReader([data]).batches()))
     assert source.blank + len(found) == len(list(io.BytesIO(data)))
 
 
@@ -127,14 +140,14 @@ def test_a_slow_writer_is_not_waited_for() -> None:
     assert writer.source.next(0) is None
     assert not writer.source.ended
     writer.write(b"one\n")
-    assert writer.source.next(AWHILE_S) == (1, b"one")
+    assert one(writer.source) == (1, b"one")
     writer.write(b"tw")
     assert writer.source.next(0) is None
     writer.write(b"o\nthree")
-    assert writer.source.next(AWHILE_S) == (2, b"two")
+    assert one(writer.source) == (2, b"two")
     assert not writer.source.ended
     writer.close()
-    assert writer.source.next(AWHILE_S) == (3, b"three")
+    assert one(writer.source) == (3, b"three")
     assert writer.source.next(AWHILE_S) is None
     assert writer.source.ended
 
@@ -154,7 +167,7 @@ def test_a_named_pipe_is_opened_without_waiting_for_its_writer(tmp_path: Path) -
     source = StreamSource(tmp_path / "pipe")
     assert source.next(0) is None
     (tmp_path / "pipe").write_bytes(b"one\n")
-    assert all_lines(source) == [(1, b"one")]
+    assert pairs(source) == [(1, b"one")]
 
 
 def test_a_named_pipe_that_is_gone_is_an_error(tmp_path: Path) -> None:
@@ -170,49 +183,24 @@ def test_a_fast_writer_is_held_back() -> None:
         for taken in range(1, 10 * READ_AHEAD_LINES):  # noqa: B007
             yield b"x\n"
 
-    source = StreamSource(lines())  # type: ignore[arg-type]
+    source = StreamSource(lines())
     for _ in range(5):
         assert source.next(AWHILE_S)
     assert taken <= READ_AHEAD_LINES + 7
 
 
 def test_a_stream_that_breaks_is_an_error_and_no_end() -> None:
-    source = StreamSource(broken())  # type: ignore[arg-type]
-    assert source.next(AWHILE_S) == (1, b"one")
+    source = StreamSource(broken())
+    assert one(source) == (1, b"one")
     with pytest.raises(InputError, match="Input/output error"):
         source.next(AWHILE_S)
 
 
-def test_a_file_that_breaks_is_an_error_and_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "open", lambda path, mode: broken())
-    source = FileSource(Path("jobs"))
-    assert source.next(0) == (1, b"one")
+def test_a_file_that_breaks_is_an_error_and_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs").write_bytes(b"one\ntwo\n")
+    source = FileSource(tmp_path / "jobs")
+    pieces = broken()
+    monkeypatch.setattr(os, "read", lambda handle, size: next(pieces))
+    assert one(source, 0) == (1, b"one")
     with pytest.raises(InputError, match="Input/output error"):
         source.next(0)
-
-
-# -- the look over a file
-
-
-def test_a_survey_counts_lines_and_budgets() -> None:
-    found = survey([b"\xef\xbb\xbf\n", b'{"max_tokens": 7}\n', b"\n", b'{"max_tokens":\t12 }', b"{}"])
-    assert (found.lines, found.budgets, found.max_tokens) == (3, 2, 12)
-
-
-def test_a_survey_keeps_the_weightiest_lines_with_their_numbers() -> None:
-    lines = [b"x" * (1 + number % 100) for number in range(300)]
-    found = survey(lines)
-    assert len(found.longest) == LONGEST_KEPT
-    assert min(len(line.data) for line in found.longest) >= 79
-    assert all(lines[line.number - 1] == line.data for line in found.longest)
-
-
-def test_a_survey_weighs_lines_as_it_is_told() -> None:
-    found = survey([b"%d" % number for number in range(100, 300)], weigh=lambda line: -int(line))
-    assert max(int(line.data) for line in found.longest) == 99 + LONGEST_KEPT
-
-
-def test_a_budget_that_only_looks_like_one_does_no_harm() -> None:
-    text = b'{"prompt":"say \\"max_tokens\\": 999999"}'
-    assert survey([text]).max_tokens == 0
-    assert survey([b'{"max_tokens": 99999999999999999999}', b'{"max_tokens": "many"}']).max_tokens < 10**9
