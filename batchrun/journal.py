@@ -10,47 +10,67 @@ line.
 """
 
 import os
-import shutil
-from collections import Counter
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from batchrun.core import FINAL_STATUSES, Result, Status
+from batchrun.backends.base import Interrupted
+from batchrun.core import Result, Status
 from batchrun.errors import InputError, OutputError
-from batchrun.lock import Lock
-from batchrun.result_lines import cut_torn_tail, is_foreign, key_of, record_of
+from batchrun.journal_index import JournalIndex, MovedIndex
+from batchrun.lock import Lock, lock_open_file
+from batchrun.replaced import Tidied, move_replaced, replaced_path
+from batchrun.result_lines import is_final, is_foreign, record_of
 from batchrun.results import as_line
+
+LOOK_LINES = 4096  # between two looks at whether the run was stopped, while a long file is read
+READ_BYTES = 1 << 16
+PATIENCE_S = 1.0
+
+
+def _never() -> bool:
+    return False
 
 
 class Journal:
     """A results file, open for appending.  Use as a context manager.
 
-    Raises InputError where the file is not ours or is held by another run, OutputError where it cannot be written.
+    Raises InputError where the file is not ours or is held by another run, OutputError where it cannot be written,
+    Interrupted where `stopped` turns true while it is read.
     """
 
-    def __init__(self, path: Path, *, fresh: bool = False, force: bool = False) -> None:
+    full = False
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fresh: bool = False,
+        force: bool = False,
+        prune: bool = False,
+        stopped: Callable[[], bool] = _never,
+    ) -> None:
         path = _target(path)
         self.path = path
         self.torn_bytes = 0
         self.damaged = 0  # lines in the middle that are no results: they are moved away, their jobs run again
-        self.replaced = 0
-        self.replaced_path = path.with_name(f"{path.name.removesuffix('.jsonl')}.replaced.jsonl")
-        self._lock = Lock(path)
-        self._done: Counter[bytes] = Counter()
-        self._not_ok: dict[bytes, Status] = {}
-        self._unfinished = 0  # results that are not final: their jobs run again
-        self._ids: set[bytes] = set()
-        self._repeated: set[bytes] = set()  # ids on several lines: twins, or a run that was killed before it tidied up
-        self._stale = False  # results that --force gives up: they go when the first job comes
-        self._rewritten: set[bytes] = set()  # ids that were here and that this run wrote again, or found written again
-        self._moved: dict[bytes, tuple[int, int]] = {}  # place and length of lines in the file of replaced results
-        self._restored: set[bytes] = set()
+        self.tidied = Tidied()
+        self.replaced_path = replaced_path(path)
         self.complete = False  # set by a run that has seen its whole input
+        self._prune = prune
+        self._stopped = stopped
+        self._writing = threading.Lock()
+        self._index = JournalIndex()
+        self._moved = MovedIndex()
+        self._stale = False  # results that --force gives up: they go when the first job comes
         self._handle = -1
+        self._lock = Lock(path)
         try:
             self._open(fresh, force)
         except BaseException:
-            self._lock.release()
+            self._let_go()
             raise
 
     def __enter__(self) -> "Journal":
@@ -64,33 +84,58 @@ class Journal:
     @property
     def unclaimed(self) -> int:
         """Final results that were here when the file was opened and have not been claimed yet."""
-        return self._done.total()
+        return self._index.unclaimed
 
-    def claim(self, job_id: str, digest: str) -> Status | None:
+    @property
+    def replaced(self) -> int:
+        """Results that newer ones replaced, moved away when the run ended."""
+        return self.tidied.replaced
+
+    # -- what a run asks
+
+    def begin(self, index: int) -> None:
+        """A line of the input is to come to a result: of no interest where order is none."""
+
+    def claim(self, job_id: str, digest: str, index: int = 0) -> Status | None:
         self._drop_stale()
-        key = key_of(job_id, digest)
-        if not self._take(key):
-            return self._restore(key, key_of(job_id))
-        if (id_key := key_of(job_id)) in self._repeated:
-            self._rewritten.add(id_key)
-        return self._not_ok.get(key, Status.OK)
+        found = self._index.claim(job_id, digest) or self._restore(job_id, digest)
+        return found[0] if found else None
 
-    def append(self, result: Result) -> None:
-        """Writes one line, whole or not at all."""
+    def claimed(self, job_id: str, digest: str) -> tuple[Status, bytes] | None:
+        """As `claim`, with the line of the result."""
         self._drop_stale()
-        self._write(as_line(result), key_of(result.id))
+        found = self._index.claim(job_id, digest) or self._restore(job_id, digest)
+        return (found[0], self.line_at(found[1])) if found else None
 
-    def _write(self, line: bytes, id_key: bytes) -> None:
-        written = 0
-        try:
-            while written < len(line):
-                written += os.write(self._handle, line[written:])
-        except OSError as error:
-            self._cut(self._size)
-            raise OutputError(f"{self.path} could not be written: {error.strerror}; whole lines are kept") from error
-        self._size += len(line)
-        if id_key in self._ids:
-            self._rewritten.add(id_key)
+    def latest(self, job_id: str) -> dict[str, Any] | None:
+        """The last line of an id, whatever became of its job."""
+        found = None if self._stale else self._index.latest(job_id)
+        return record_of(self.line_at(found[1])) if found else None
+
+    def answer(self, digest: str) -> dict[str, Any] | None:
+        """A result that an equal job of another name may share."""
+        place = None if self._stale else self._index.answer(digest)
+        record = None if place is None else record_of(self.line_at(place))
+        return record if record and record["digest"] == digest else None
+
+    def line_at(self, place: int) -> bytes:
+        """The line that begins at a byte."""
+        line = b""
+        while b"\n" not in line:
+            more = os.pread(self._handle, READ_BYTES, place + len(line))
+            if not more:
+                break
+            line += more
+        return line[: line.find(b"\n") + 1]
+
+    # -- what a run writes
+
+    def append(self, result: Result) -> bytes:
+        """Writes one line, whole or not at all.  Gives it."""
+        self._drop_stale()
+        line = as_line(result)
+        self._index.wrote(result.id, result.digest, result.status, self._write(line))
+        return line
 
     def sync(self) -> None:
         """Asks the disk to keep what was written, and looks whether the file is still ours.  Raises OutputError."""
@@ -106,15 +151,54 @@ class Journal:
         """Moves replaced lines away and lets the file go."""
         if self._handle < 0:
             return
-        handle, self._handle = self._handle, -1
-        os.close(handle)
         try:
             if not self._size and not self._stale:
                 self.path.unlink(missing_ok=True)  # nothing was written: leave nothing behind
-            elif self.damaged or (self._rewritten and (self._unfinished or self.unclaimed)) or self._outlived:
-                self._move_replaced()
+            elif self._needs_tidying:
+                with self._writing:
+                    rules = (self._opened_size, self.complete, self._prune)
+                    self.tidied = move_replaced(self.path, self._index, self._moved, *rules)
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be tidied up: {error.strerror}") from error
         finally:
+            self._let_go()
+
+    def abandon(self) -> None:
+        """For an end at once, from another thread: no line is written any more, and the lock goes.
+
+        A write that is stuck in the disk keeps the lock, which the next run takes over.
+        """
+        if self._writing.acquire(timeout=PATIENCE_S):
             self._lock.release()
+
+    def _let_go(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
+        self._lock.release()
+
+    @property
+    def _needs_tidying(self) -> bool:
+        index = self._index
+        left = index.unclaimed or index.unfinished
+        return bool(self.damaged or (left and (index.renewed or self.complete)))
+
+    def _write(self, line: bytes) -> int:
+        """Appends a line.  Gives the byte at which it begins."""
+        written, place = 0, self._size
+        with self._writing:
+            try:
+                while written < len(line):
+                    written += os.write(self._handle, line[written:])
+            except OSError as error:
+                self._cut(place)
+                raise OutputError(
+                    f"{self.path} could not be written: {error.strerror}; whole lines are kept"
+                ) from error
+            self._size += len(line)
+        return place
+
+    # -- opening
 
     def _open(self, fresh: bool, force: bool) -> None:
         if fresh and self.path.exists() and self.path.stat().st_size:
@@ -123,6 +207,7 @@ class Journal:
             self._stale = True
         try:
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            lock_open_file(self._handle, self.path)
             self._size = self._opened_size = 0 if self._stale else self._read()
             if not self._stale:
                 self._index_replaced()
@@ -134,7 +219,7 @@ class Journal:
     def _read(self) -> int:
         """Takes in every whole line; gives the bytes they fill."""
         size = 0
-        with self.path.open("rb") as file:
+        with self.path.open("rb", buffering=1 << 20) as file:
             for number, line in enumerate(file, 1):
                 record = record_of(line)
                 if record is None and is_foreign(line, number):
@@ -142,19 +227,13 @@ class Journal:
                 if not line.endswith(b"\n"):
                     self.torn_bytes = len(line)
                     break
-                size += len(line)
                 if record is None:
                     self.damaged += 1
-                    continue
-                if (id_key := key_of(record["id"])) in self._ids:
-                    self._repeated.add(id_key)
-                self._ids.add(id_key)
-                if record["status"] not in FINAL_STATUSES:
-                    self._unfinished += 1
                 else:
-                    self._done[key := key_of(record["id"], record["digest"])] += 1
-                    if record["status"] != Status.OK:
-                        self._not_ok[key] = Status(record["status"])
+                    self._index.add(record, size)
+                size += len(line)
+                if number % LOOK_LINES == 0 and self._stopped():
+                    raise Interrupted
         return size
 
     def _drop_stale(self) -> None:
@@ -164,13 +243,6 @@ class Journal:
             self.replaced_path.unlink(missing_ok=True)
             self._stale = False
 
-    def _take(self, key: bytes) -> bool:
-        """Takes one of the final results that have a key."""
-        if not self._done[key]:
-            return False
-        self._done[key] -= 1
-        return True
-
     def _index_replaced(self) -> None:
         """Finds the final results that earlier runs moved away: a job that comes back need not run again."""
         if not self.replaced_path.is_file():
@@ -179,76 +251,27 @@ class Journal:
         with self.replaced_path.open("rb") as file:
             for line in file:
                 record = record_of(line)
-                if record and record["status"] in FINAL_STATUSES and record["status"] != Status.REJECTED:
-                    self._moved[key_of(record["id"], record["digest"])] = (place, len(line))
+                if record and is_final(record) and record["status"] != Status.REJECTED:
+                    self._moved.add(record, place)
                 place += len(line)
 
-    def _restore(self, key: bytes, id_key: bytes) -> Status | None:
+    def _restore(self, job_id: str, digest: str) -> tuple[Status, int] | None:
         """Brings a moved line back, if this very job was answered before."""
-        found = self._moved.get(key) if key not in self._restored else None
-        if found is None:
+        place = self._moved.take(job_id, digest)
+        if place is None:
             return None
         with self.replaced_path.open("rb") as file:
-            file.seek(found[0])
-            line = file.read(found[1])
+            file.seek(place)
+            line = file.readline()
         record = record_of(line)
         if record is None or not line.endswith(b"\n"):
             return None
-        self._restored.add(key)
-        self._write(line, id_key)
-        return Status(record["status"])
+        status, place = Status(record["status"]), self._write(line)
+        self._index.wrote(job_id, digest, status, place)
+        return status, place
 
     def _cut(self, size: int) -> None:
         os.ftruncate(self._handle, size)
-
-    def _move_replaced(self) -> None:
-        """Moves old lines to `*.replaced.jsonl` where this run wrote their job again.
-
-        An old line stays if its very job was found done, or if nothing new has its id.
-        """
-        new_path = self.path.with_name(f".{self.path.name}.new")
-        try:
-            with (
-                self.path.open("rb") as file,
-                new_path.open("wb") as kept,
-                self.replaced_path.open("a+b") as replaced,
-            ):
-                cut_torn_tail(replaced)
-                for line in file:
-                    is_old = file.tell() <= self._opened_size
-                    moves = is_old and self._is_replaced(record_of(line))
-                    if not moves:
-                        kept.write(line)
-                    elif not self._was_moved(record_of(line)):
-                        replaced.write(line)
-                    self.replaced += moves
-                for stream in (replaced, kept):
-                    stream.flush()
-                    os.fsync(stream.fileno())
-            shutil.copymode(self.path, new_path)
-            os.replace(new_path, self.path)
-        except OSError as error:
-            new_path.unlink(missing_ok=True)
-            raise OutputError(f"{self.path} still holds results that newer ones replace: {error.strerror}") from error
-
-    @property
-    def _outlived(self) -> bool:
-        """Whether there are rejections whose line is gone or mended: the run saw all lines, and none was that one."""
-        unclaimed = (key for key, status in self._not_ok.items() if status is Status.REJECTED and self._done[key])
-        return self.complete and any(unclaimed)
-
-    def _was_moved(self, record: dict[str, str] | None) -> bool:
-        """Whether this very result lies among the replaced ones already."""
-        return record is not None and key_of(record["id"], record["digest"]) in self._moved
-
-    def _is_replaced(self, record: dict[str, str] | None) -> bool:
-        if record is None:
-            return True
-        if self.complete and record["status"] == Status.REJECTED:
-            return self._take(key_of(record["id"], record["digest"]))
-        if key_of(record["id"]) not in self._rewritten:
-            return False
-        return record["status"] not in FINAL_STATUSES or self._take(key_of(record["id"], record["digest"]))
 
 
 def _target(path: Path) -> Path:

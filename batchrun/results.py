@@ -4,11 +4,17 @@
 """
 
 import json
-from dataclasses import asdict
+import re
 from typing import Any
 
-from batchrun.core import Completion, FinishReason, Problem, Rejection, Result, Status, Usage
+from batchrun.core import Completion, FinishReason, Problem, Rejection, Result, Status, Timing, Usage
 from batchrun.schemas import MOST_NESTED, is_too_deep, validate
+
+OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""C1 controls, line and paragraph separators, and the marks that turn the direction of text around."""
+
+OPTIONAL = ("document", "copy_of")
+"""Fields that stand in a line only where they say something."""
 
 
 def judge(completion: Completion, model: str, burst: int) -> Result:
@@ -52,12 +58,31 @@ def reject(rejection: Rejection, model: str) -> Result:
 
 
 def as_line(result: Result) -> bytes:
-    """One line of the results file: UTF-8, characters as they are, a line feed at its end."""
+    """One line of the results file: UTF-8, a line feed at its end, characters as they are but those that a terminal
+    obeys or that some readers take for the end of a line: these are written as JSON escapes.
+    """
     record = {name: getattr(result, name) for name in Result.__dataclass_fields__}
-    record["errors"] = [{k: v for k, v in asdict(problem).items() if v is not None} for problem in result.errors]
-    record["usage"] = asdict(result.usage)
-    record["timing"] = {k: _rounded(v) for k, v in asdict(result.timing).items()} if result.timing else None
-    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    record["errors"] = [_present(problem) for problem in result.errors]
+    record["usage"] = {name: getattr(result.usage, name) for name in Usage.__dataclass_fields__}
+    timing = result.timing
+    record["timing"] = timing and {name: _rounded(getattr(timing, name)) for name in Timing.__dataclass_fields__}
+    for name in OPTIONAL:
+        if record[name] is None:
+            del record[name]
+    return as_json(record).encode() + b"\n"
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """JSON, compact unless it is indented, without a character that a terminal obeys."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _present(problem: Problem) -> dict[str, Any]:
+    return {name: value for name in Problem.__dataclass_fields__ if (value := getattr(problem, name)) is not None}
 
 
 def _verdict(completion: Completion) -> tuple[Status, Any, list[Problem]]:
@@ -65,7 +90,9 @@ def _verdict(completion: Completion) -> tuple[Status, Any, list[Problem]]:
     if completion.finish_reason is FinishReason.ERROR:
         return Status.ERROR, text, [Problem("engine", completion.error or "the engine gave up without a reason")]
     if completion.finish_reason is FinishReason.CANCELLED:
-        return Status.CANCELLED, text, [Problem("cancelled", "cancelled while it ran")]
+        return Status.CANCELLED, text, [Problem("cancelled", completion.error or "cancelled while it ran")]
+    if completion.finish_reason is FinishReason.EXPIRED:
+        return Status.EXPIRED, text, [Problem("expired", completion.error or "its time was up while it ran")]
     if completion.finish_reason is FinishReason.LENGTH:
         budget = completion.request.job.max_tokens
         return Status.TRUNCATED, text, [Problem("truncated", f"the answer was cut at max_tokens = {budget}")]

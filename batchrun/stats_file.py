@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from batchrun.errors import InputError, OutputError
+from batchrun.lock import Lock
 from batchrun.stats import BurstStats, as_line
 
 
@@ -22,6 +23,16 @@ class StatsFile:
         self._path = path
         self._file: IO[bytes] | None = None
         self.next_burst = 1
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is not a regular file; expected a stats file")
+        self._lock = Lock(path, "--stats")
+        try:
+            self._open(path, fresh)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, path: Path, fresh: bool) -> None:
         try:
             if path.exists():
                 self._read()
@@ -46,10 +57,13 @@ class StatsFile:
     def close(self) -> None:
         if self._file:
             self._file.close()
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """The process ends at once, from another thread."""
+        self._lock.release()
 
     def _read(self) -> None:
-        if not self._path.is_file():
-            raise InputError(f"{self._path} is not a regular file; expected a stats file")
         size = 0
         with self._path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -87,4 +101,7 @@ class NoStatsFile:
         pass
 
     def close(self) -> None:
+        pass
+
+    def abandon(self) -> None:
         pass

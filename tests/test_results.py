@@ -22,7 +22,7 @@ from batchrun.core import (
     Timing,
     Usage,
 )
-from batchrun.results import as_line, judge, reject
+from batchrun.results import OPTIONAL, as_line, judge, reject
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -119,16 +119,24 @@ def test_a_rejection_is_a_result_like_any_other() -> None:
 
 
 def test_a_line_is_utf8_as_it_is_and_ends_once() -> None:
-    line = as_line(judged("é🎈\u2028\n"))
+    line = as_line(judged("é🎈\n"))
     assert line.endswith(b"}\n")
     assert line.count(b"\n") == 1
-    assert "é🎈\u2028\\n".encode() in line
+    assert "é🎈\\n".encode() in line
     assert b"\\u" not in line
+
+
+def test_nothing_that_a_terminal_obeys_or_a_reader_splits_at_stands_in_a_line() -> None:
+    text = "".join(map(chr, [*range(32), 0x7F, *range(0x80, 0xA0), 0x61C, 0x200F, 0x2028, 0x2029, 0x202E, 0x2066]))
+    line = as_line(judged(text)).decode()
+    assert line[:-1].isprintable()
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["output"] == text
 
 
 def test_fields_stand_in_the_order_they_are_declared() -> None:
     record = json.loads(as_line(judged("hi")))
-    assert list(record) == list(Result.__dataclass_fields__)
+    assert list(record) == [name for name in Result.__dataclass_fields__ if name not in OPTIONAL]
     assert list(record)[:4] == ["id", "index", "status", "output"]
     assert list(record["usage"]) == list(Usage.__dataclass_fields__)
     assert list(record["timing"]) == list(Timing.__dataclass_fields__)

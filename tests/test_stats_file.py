@@ -1,6 +1,7 @@
 """The stats file goes on where it ended, and is no place for anything else."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -86,16 +87,19 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str) -> None:
         StatsFile(tmp_path / name, fresh=True)
 
 
-def test_what_another_wrote_meanwhile_is_not_cut_off(path: Path) -> None:
-    file = StatsFile(path, fresh=False)
+def test_a_second_run_may_not_write_the_same_stats(path: Path) -> None:
+    first = StatsFile(path, fresh=False)
+    with pytest.raises(InputError, match=rf"is being written by process {os.getpid()} on .+ or choose another --stats"):
+        StatsFile(path, fresh=False)
+    first.append(stats(1))
+    first.close()
     append(path)
-    file.append(stats(2))
-    file.close()
     assert bursts(path) == [1, 2]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_place_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="could not be written"):
+    with pytest.raises(OutputError, match="cannot be written"):
         StatsFile(tmp_path / "missing" / "stats.jsonl", fresh=False).append(stats(1))
 
 
