@@ -1,57 +1,51 @@
 """The straight line on one machine: lines in, results out, burst after burst.
 
-    source -> jobs.read -> journal.claim -> prompts.prepare -> Window -> Burst.take -> Worker.step -> results.judge
-    -> journal
+    source -> Intake.next -> Window -> Burst.take -> Worker.step -> Outcomes.settle -> sink
 
 Whatever a line turns out to be, it ends as exactly one result.  Where no rest parts two bursts, the next one is taken
 while the last rows of the first still run, so the batch stays full.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from batchrun.assembly import Parts, slot_plan, too_long
+from batchrun.assembly import Parts, open_backend, slot_plan
 from batchrun.backends.base import Interrupted
 from batchrun.bursts import Burst
 from batchrun.capacity import described
-from batchrun.core import Completion, Job, Rejection, Request, Result
-from batchrun.errors import JobError
+from batchrun.core import Completion, FinishReason, Job, Request
 from batchrun.governor import FixedGovernor
-from batchrun.jobs import JobReader, rejection
+from batchrun.intake import Intake, Room
+from batchrun.jobs import JobReader
+from batchrun.journal import Journal
+from batchrun.outcomes import Outcomes, Watch
 from batchrun.prefix import Planned
-from batchrun.results import judge, reject
+from batchrun.selection import Selection, failure_limit
 from batchrun.sink import Sink
-from batchrun.source import Line, Source
+from batchrun.source import Source
 from batchrun.stats import BurstStats
 from batchrun.summary import Summary
 from batchrun.window import Window
 from batchrun.worker import Worker
 
-IDLE_WAIT_S = 0.2  # between two looks at a stream that has nothing now, and at the signals
-
 
 class Stop(Protocol):
-    """Whether the run was asked to stop."""
+    """Whether the run was asked to stop, or its time is up."""
 
     @property
     def stopped(self) -> bool: ...
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was the deadline that stopped it."""
+        ...
+
+    def overdue(self, grace_s: float) -> bool:
+        """Whether it stopped longer ago than that."""
+        ...
+
     def wait(self, seconds: float) -> bool: ...
-
-
-class Watch(Protocol):
-    """Somebody who looks on."""
-
-    def say(self, text: str) -> None: ...
-
-    def saw(self, result: Result | None) -> None:
-        """A job got its result, or (None) was found done."""
-        ...
-
-    def tick(self) -> None:
-        """Time has passed."""
-        ...
 
 
 class StatsSink(Protocol):
@@ -72,22 +66,33 @@ class Ends:
     stop: Stop
     watch: Watch
     clock: Callable[[], float]  # monotonic seconds
+    pieces: Journal | None = None  # for the answers to pieces of documents
+    selection: Selection = field(default_factory=Selection)
+    share_answers: bool = True  # equal jobs are computed once
 
 
 class Runner:
     """One run.  `longest_tokens`: what the longest job needs, where a look over the input could tell."""
 
     def __init__(self, parts: Parts, reader: JobReader, ends: Ends, longest_tokens: int | None) -> None:
-        self.summary = Summary()
         self._parts = parts
-        self._reader = reader
         self._ends = ends
         self._longest_tokens = longest_tokens
         self._governor = FixedGovernor(parts.settings.burst_seconds, parts.settings.rest_seconds)
+        self._failures = failure_limit(parts.settings.max_failures)
+        self._outcomes = Outcomes(
+            ends.sink, ends.pieces, ends.watch, parts.model.card.name, self._request, share_answers=ends.share_answers
+        )
+        room = Room(lambda request: self._loaded_worker().fits(request), lambda: self._loaded_worker().context)
+        self._intake = Intake(parts, reader, ends.source, ends.sink, ends.selection, self._outcomes, room, ends.clock)
         self._worker: Worker | None = None
         self._burst: Burst | None = None
         self._window = Window(lambda requests, last: self._loaded_worker().plan(requests, long_first=last))
         self._next_burst = ends.stats.next_burst
+
+    @property
+    def summary(self) -> Summary:
+        return self._outcomes.summary
 
     def run(self) -> Summary:
         """Runs to the end of the input, or until it is asked to stop.
@@ -96,10 +101,11 @@ class Runner:
         """
         began_s = self._ends.clock()
         try:
-            while not self._ends.stop.stopped and not self._finished:
+            while not self._stopped() and not self._finished:
                 self._turn()
             self._wind_down()
             self.summary.interrupted = not self._finished
+            self.summary.too_many_failures = self._stopped() and not self._ends.stop.stopped
         except Interrupted:
             self.summary.interrupted = True
         finally:
@@ -109,9 +115,13 @@ class Runner:
                 self._worker.close()
         return self.summary
 
+    def _stopped(self) -> bool:
+        """Whether no new job is to begin: by a signal, by the clock, or because too many failed."""
+        return self._ends.stop.stopped or self._failures.reached(self.summary.failed, self.summary.statuses.total())
+
     @property
     def _finished(self) -> bool:
-        return self._ends.source.ended and not self._window and self._idle and not self._burst
+        return self._intake.ended and not self._outcomes.errands and not self._burst
 
     @property
     def _idle(self) -> bool:
@@ -135,6 +145,9 @@ class Runner:
 
     def _top_up(self) -> None:
         """Takes requests into the burst until it is full or the input has no more now."""
+        if self._outcomes.suspects:
+            self._retry_alone()
+            return
         if self._burst and self._burst.full:
             return
         taken: list[Planned] = []
@@ -142,7 +155,8 @@ class Runner:
             if not self._open_burst(self._loaded_worker()).take(entry):
                 break
             self._window.pop()
-            taken.append(entry._replace(request=replace(entry.request, taken_s=self._ends.clock())))
+            taken.append(entry._replace(request=self._outcomes.errands.begin(entry.request, self._ends.clock())))
+        taken = [entry for entry in taken if entry.request in self._outcomes.errands]  # a race may have ended meanwhile
         if taken:
             self._loaded_worker().take(taken)
 
@@ -155,7 +169,15 @@ class Runner:
             self._window.add(request)
             if self._window.full:
                 break
-        return self._window.first(last=self._ends.source.ended)
+        return self._window.first(last=self._intake.ended)
+
+    def _retry_alone(self) -> None:
+        """Runs a request again under which the engine failed, with nobody beside it: so the one to blame is found."""
+        if self._idle:
+            worker, request = self._loaded_worker(), self._outcomes.suspects.popleft()
+            planned = worker.plan([request], long_first=False)
+            self._open_burst(worker).take(planned[0])
+            worker.take(planned)
 
     def _open_burst(self, worker: Worker) -> Burst:
         if not self._burst:
@@ -164,61 +186,30 @@ class Runner:
         return self._burst
 
     def _next_request(self, *, wait: bool) -> Request | None:
-        """The next line that is to run; lines that are done or cannot run are dealt with on the way."""
-        source = self._ends.source
-        while not source.ended and not self._ends.stop.stopped:
-            line = source.next(IDLE_WAIT_S if wait else 0.0)
-            if line is None:
-                return None
-            request = self._request(line)
-            if request:
+        """The next request; jobs that are done or cannot run are dealt with on the way."""
+        while request := self._intake.next(self._stopped, wait=wait):
+            self._cancel_lost()  # a result that was found may have ended a race
+            if request in self._outcomes.errands:
                 return request
+        self._cancel_lost()
         return None
 
-    def _request(self, line: Line) -> Request | None:
-        job = self._reader.read(line.data, line.number)
-        if isinstance(job, Job):
-            prepared = self._prepared(job, line)
-            if not isinstance(prepared, Rejection):
-                return prepared
-            job = prepared
-        if not self._is_done(job.id, job.digest):
-            self._record(reject(job, self._parts.model.card.name))
-        return None
-
-    def _prepared(self, job: Job, line: Line) -> Request | Rejection | None:
-        """The request of a job; None if it has its result already."""
+    def _request(self, job: Job) -> Request:
         preparer = self._parts.preparer
-        digest = preparer.digest(job)
-        if self._is_done(job.id, digest):
-            return None
-        try:
-            request = preparer.prepare(job, digest, self._ends.clock())
-            worker = self._loaded_worker()
-            if not worker.fits(request):
-                raise JobError(too_long(request, worker.context, self._parts.model.card.context_train))
-        except JobError as error:
-            return rejection(line.data, line.number, job.id, error.problem, job.meta)
-        return request
-
-    def _is_done(self, job_id: str, digest: str) -> bool:
-        status = self._ends.sink.claim(job_id, digest)
-        if status:
-            self.summary.earlier[status] += 1
-            self._ends.watch.saw(None)
-        return status is not None
+        return preparer.prepare(job, preparer.digest(job), self._ends.clock())
 
     def _loaded_worker(self) -> Worker:
         """The worker; its weights are loaded when the first job needs them."""
         if self._worker is None:
-            parts = self._parts
+            parts, stop = self._parts, self._ends.stop
             load = slot_plan(parts, self._longest_tokens)
             plan = described(load, parts.model.card, fixed=parts.settings.parallel is not None)
             for text in (*parts.notices, f"{parts.model.card.name}: {plan}"):
                 self._ends.watch.say(text)
             if parts.settings.context and load.context < parts.settings.context:
                 self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")
-            backend = parts.model.load(load, lambda: self._ends.stop.stopped)
+            grace_s = parts.settings.grace_seconds
+            backend = open_backend(parts, load, lambda: stop.stopped, lambda: stop.overdue(grace_s))
             for text in backend.notices:
                 self._ends.watch.say(text)
             self._worker = Worker(
@@ -236,24 +227,49 @@ class Runner:
     # -- running
 
     def _step(self, worker: Worker) -> None:
+        self._open_burst(worker)  # rows may run on after the burst that took them
+        if self._outcomes.errands.timed:
+            self._expire(worker)
         for completion in worker.step():
             self._finish(worker, completion)
+        self._cancel_lost()
+        if self._outcomes.suspects:
+            for request in worker.drop_waiting():
+                self._window.add(request)
 
     def _finish(self, worker: Worker, completion: Completion) -> None:
-        assert self._burst is not None, "rows run inside a burst"
-        result = judge(completion, self._parts.model.card.name, self._burst.number)
-        worker.count(result)
-        self._record(result)
+        result = self._outcomes.settle(completion, self._open_burst(worker).number)
+        if result:
+            worker.count(result)
 
-    def _record(self, result: Result) -> None:
-        self._ends.sink.append(result)
-        self.summary.add_result(result)
-        self._ends.watch.saw(result)
+    def _expire(self, worker: Worker) -> None:
+        """Takes rows out whose time is up."""
+        now_s = self._ends.clock()
+        for request, since_s in worker.running_since():
+            limit_s = request.job.timeout_s
+            if limit_s is not None and now_s - since_s > limit_s:
+                self._take_out(worker, request, FinishReason.EXPIRED, f"its timeout_s, {limit_s:g}, was up")
+
+    def _cancel_lost(self) -> None:
+        """Ends what still runs or waits of a group that has its answer."""
+        lost, self._outcomes.lost = self._outcomes.lost, []
+        for request in lost:
+            if request in self._outcomes.errands:
+                self._window.discard(request)
+                if not (self._worker and self._take_out(self._worker, request, FinishReason.CANCELLED, "")):
+                    self._outcomes.end_unrun(request)
+
+    def _take_out(self, worker: Worker, request: Request, finish: FinishReason, reason: str) -> bool:
+        """Ends a row at this token boundary.  Whether it had a slot."""
+        completion = worker.cancel(request)
+        if completion:
+            self._finish(worker, replace(completion, finish_reason=finish, error=reason))
+        return completion is not None
 
     def _end_burst(self, burst: Burst) -> None:
         """Closes the burst; rests if more is to come."""
-        more = bool(self._window) or not self._ends.source.ended
-        rest_s = burst.allowance.rest_s if more and not self._ends.stop.stopped else 0.0
+        more = bool(self._window) or not self._intake.ended
+        rest_s = burst.allowance.rest_s if more and not self._stopped() else 0.0
         stats = self._loaded_worker().end(rest_s)
         self._burst = None
         self._ends.sink.sync()
@@ -265,13 +281,17 @@ class Runner:
             self.summary.rest_s += self._ends.clock() - began_s
 
     def _wind_down(self) -> None:
-        """After a signal: what waits stays undone, what runs may finish within the grace time."""
+        """When the run is to stop: what waits stays undone, what runs may finish within the grace time.
+
+        Rows that the deadline finds unfinished even then have a result, as far as they came.
+        """
         worker = self._worker
         if worker and not worker.idle:
             burst = self._open_burst(worker)
-            for request in worker.drop_waiting():
-                self._window.add(request)
+            worker.drop_waiting()
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
                 self._step(worker)
+            for request, _ in worker.running_since() if self._ends.stop.timed_out else ():
+                self._take_out(worker, request, FinishReason.EXPIRED, "the run's deadline was reached")
             self._end_burst(burst)

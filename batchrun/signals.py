@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
@@ -17,16 +18,28 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """Watches for signals while it is entered.  `say` is called with one line when the first comes."""
+    """Watches for signals while it is entered.  `say` is called with one line when the first comes.
+
+    `at_once`: what the second has to do before the process ends; it gives what is to be said of resuming.  It is called
+    on another thread, at any moment.
+    """
+
+    timed_out = False
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._stopped = threading.Event()
+        self._stopped_at_s = 0.0
         self.number: int | None = None
+        self.at_once: Callable[[], str] = lambda: ""
 
     @property
     def stopped(self) -> bool:
         return self._stopped.is_set()
+
+    def overdue(self, grace_s: float) -> bool:
+        """Whether the first signal came longer ago than that."""
+        return self.stopped and time.monotonic() - self._stopped_at_s > grace_s
 
     def wait(self, seconds: float) -> bool:
         """Sleeps, but not past a signal.  Whether one came."""
@@ -57,13 +70,21 @@ class StopSignals:
             if received[0] not in SIGNALS:
                 continue
             if self.stopped:
-                self._tell("stopped at once; results written so far are kept")
+                self._tell("stopped at once; results written so far are kept" + self._farewell())
                 os._exit(128 + received[0])
             self.number = received[0]
+            self._stopped_at_s = time.monotonic()
             name = signal.Signals(self.number).name
             self._tell(f"{name}: finishing the rows that run; again to stop at once")
             self._stopped.set()
         os.close(self._reading)
+
+    def _farewell(self) -> str:
+        """The process ends now whatever comes of it."""
+        try:
+            return self.at_once()
+        except Exception:  # noqa: BLE001
+            return ""
 
     def _tell(self, text: str) -> None:
         """Says it, but waits for a moment only: a standard error that is closed or stuck must not cost a signal."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from batchrun.core import Result, Status
+from batchrun.core import GROUP_WON, Result, Status
 
 REASONS_SHOWN = 5
 
@@ -24,6 +24,13 @@ class Summary:
     completion_tokens: int = 0
     forced_tokens: int = 0
     interrupted: bool = False
+    too_many_failures: bool = False
+    spared: int = 0  # results of jobs that did not have to run: their group has its answer
+
+    @property
+    def failed(self) -> int:
+        """Results of this run that are not as they should be."""
+        return self.statuses.total() - self.statuses[Status.OK] - self.spared
 
     @property
     def jobs(self) -> int:
@@ -31,11 +38,18 @@ class Summary:
 
     @property
     def all_ok(self) -> bool:
-        return self.statuses[Status.OK] + self.earlier[Status.OK] == self.jobs
+        return not self.failed and not self.earlier_not_ok
+
+    @property
+    def earlier_not_ok(self) -> int:
+        """Of results that were there: a cancelled one is final only where its group has an answer."""
+        return self.earlier.total() - self.earlier[Status.OK] - self.earlier[Status.CANCELLED]
 
     def add_result(self, result: Result) -> None:
         self.statuses[result.status] += 1
-        if result.errors:
+        spared = any(problem.code == GROUP_WON for problem in result.errors)
+        self.spared += spared
+        if result.errors and not spared:
             self.reasons[f"{result.status}: {result.errors[0].code}"] += 1
         self.prompt_tokens += result.usage.prompt_tokens
         self.cached_tokens += result.usage.cached_tokens
@@ -60,9 +74,8 @@ def lines(summary: Summary, where: str) -> list[str]:
             f"{summary.forced_tokens} of {summary.completion_tokens} answer tokens forced"
         )
     said += [f"{count} {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
-    not_ok = summary.earlier.total() - summary.earlier[Status.OK]
-    if not_ok:
-        said.append(f"{not_ok} of those done before are not ok")
+    if summary.earlier_not_ok:
+        said.append(f"{summary.earlier_not_ok} of those done before are not ok")
     if summary.blank_lines:
         said.append(f"{summary.blank_lines} blank {_plural('line', summary.blank_lines)} skipped")
     return said

@@ -170,7 +170,7 @@ def test_a_stopped_stream_of_results_says_how_to_make_it_resumable(tmp_path: Pat
         process.send_signal(signal.SIGINT)
         status, text = ended(process)
     assert status == 130
-    assert "stopped early; with -o FILE a run can be resumed" in text
+    assert "stopped early; with -o FILE or --state DIR a run can be resumed" in text
 
 
 def test_a_reader_that_leaves_while_a_stream_is_waited_for(tmp_path: Path) -> None:
@@ -200,7 +200,9 @@ def test_the_second_signal_ends_the_run_at_once(tmp_path: Path, second: signal.S
         process.send_signal(second)
         status, text = ended(process)
     assert status == 128 + second
-    assert text == "batchrun: stopped at once; results written so far are kept\n"
+    assert text.startswith("batchrun: stopped at once; results written so far are kept; resume with: batchrun run - ")
+    assert text.count("\n") == 1
+    assert not list(tmp_path.glob(".*")), "no lock stays behind"
     assert statuses(read(tmp_path / "out.jsonl")) == {"short": "ok"}
     run = batchrun(tmp_path, "run", "-", "-o", "out.jsonl", stdin=line("short") + line("b"))
     assert run.status == 0

@@ -1,0 +1,233 @@
+"""Gives every job its result: the one its request came to, its twin's, the one of its whole document, or none but a
+word that its group has an answer already.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from batchrun.core import (
+    CRASHED_TWICE,
+    GROUP_WON,
+    Completion,
+    FinishReason,
+    Job,
+    Problem,
+    Request,
+    Result,
+    Status,
+    Usage,
+)
+from batchrun.errands import Errand, Errands
+from batchrun.journal import Journal
+from batchrun.journal_index import REUSABLE
+from batchrun.results import judge
+from batchrun.sink import Sink
+from batchrun.summary import Summary
+from batchrun.wholes import Whole
+
+TRIES = 2
+"""Of a request whose engine died or failed under it; the second try is made alone."""
+
+
+class Watch(Protocol):
+    """Somebody who looks on."""
+
+    def say(self, text: str) -> None: ...
+
+    def saw(self, result: Result | None) -> None:
+        """A job got its result, or (None) was found done."""
+        ...
+
+    def tick(self) -> None:
+        """Time has passed."""
+        ...
+
+
+class Outcomes:
+    """The way from completions to results.  `ready`: requests that came of it and are to run next.
+
+    `pieces`: a journal for answers to pieces of documents, so that they outlive the run; `prepare` makes requests.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        pieces: Journal | None,
+        watch: Watch,
+        model: str,
+        prepare: Callable[[Job], Request],
+        *,
+        share_answers: bool = True,
+    ) -> None:
+        self.errands = Errands(share_answers)
+        self.ready: deque[Request] = deque()
+        self.suspects: deque[Request] = deque()  # to run again, alone: the engine failed under them
+        self.lost: list[Request] = []  # to be cancelled: their group has its answer
+        self.summary = Summary()
+        self._sink = sink
+        self._pieces = pieces
+        self._watch = watch
+        self._model = model
+        self._prepare = prepare
+
+    # -- results that need no run
+
+    def record(self, result: Result) -> None:
+        """Writes a result down."""
+        self._sink.append(result)
+        self.summary.add_result(result)
+        self._watch.saw(result)
+
+    def was_done(self, status: Status) -> None:
+        """A job had its result before this run."""
+        self.summary.earlier[status] += 1
+        self._watch.saw(None)
+
+    def spare(self, job: Job, digest: str) -> None:
+        """A job that need not run: its group has an answer."""
+        self.record(self._unrun(job, digest, Status.CANCELLED, self._won(job)))
+
+    def share(self, job: Job, record: dict[str, Any]) -> None:
+        """A job whose equal has a result on record."""
+        result = Result(
+            id=job.id,
+            index=job.index,
+            status=Status(record["status"]),
+            output=record["output"],
+            finish_reason=FinishReason(record["finish_reason"]),
+            errors=tuple(Problem(**problem) for problem in record["errors"]),
+            usage=Usage(),
+            timing=None,
+            burst=None,
+            attempt=1,
+            model=record["model"],
+            digest=record["digest"],
+            meta=job.meta,
+            document=record.get("document"),
+            copy_of=record.get("copy_of") or record["id"],
+        )
+        self.record(result)
+
+    # -- results of runs
+
+    def add(self, errand: Errand) -> None:
+        """A request is on its way."""
+        self.errands.add(errand)
+        self.ready.append(errand.request)
+
+    def start(self, whole: Whole) -> None:
+        """Sets out to read a document in pieces."""
+        self._run_pieces(whole, whole.jobs())
+        self._finish_whole(whole)
+
+    def settle(self, completion: Completion, burst: int) -> Result | None:
+        """What a completion comes to, for the figures of its burst; None where its request is to run again."""
+        request = completion.request
+        errand = self.errands.of(request)
+        if completion.engine_failed and errand.attempt < TRIES:
+            errand.attempt += 1
+            self.suspects.append(request)
+            return None
+        self.errands.remove(request)
+        result = replace(judge(completion, self._model, burst), attempt=errand.attempt, document=errand.document)
+        if completion.engine_failed:
+            result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
+        self._deliver(errand, result)
+        return result
+
+    def end_unrun(self, request: Request) -> None:
+        """A request is given up before it had a slot: its group has an answer."""
+        errand = self.errands.remove(request)
+        for queue in (self.ready, self.suspects):
+            if request in queue:
+                queue.remove(request)
+        self._deliver(errand, self._unrun(request.job, request.digest, Status.CANCELLED, self._won(request.job)))
+
+    def _won(self, job: Job) -> Problem:
+        return Problem(GROUP_WON, f"group {job.group!r} has its answer, from line {self.errands.winner(job.group)}")
+
+    def _deliver(self, errand: Errand, result: Result) -> None:
+        job = errand.request.job
+        if result.status is Status.CANCELLED and self.errands.winner(job.group) is not None:
+            result = replace(result, errors=(self._won(job),))
+        if errand.whole:
+            self._take_piece(errand.whole, errand.piece, result)
+            self._finish_whole(errand.whole)
+            return
+        self._conclude(job, result)
+        for twin in errand.twins:
+            copy = {"id": twin.id, "index": twin.index, "meta": twin.meta, "usage": Usage(), "timing": None}
+            self.record(replace(result, **copy, copy_of=job.id))
+
+    def _conclude(self, job: Job, result: Result) -> None:
+        """The final result of a job.  A good one ends the race of its group."""
+        self.record(result)
+        if result.status is Status.OK:
+            self.win(job)
+
+    def win(self, job: Job) -> None:
+        """A job of a group has a good result."""
+        if job.group is not None and self.errands.winner(job.group) is None:
+            self.lost += [errand.request for errand in self.errands.win(job.group, job.index)]
+
+    # -- documents in pieces
+
+    def _run_pieces(self, whole: Whole, jobs: list[Job]) -> None:
+        for number, job in enumerate(jobs):
+            request = self._prepare(job)
+            record = self._pieces.answer(request.digest) if self._pieces else None
+            if record:
+                self._advance(whole, number, _piece_result(record, job))
+            else:
+                self.add(Errand(request, whole=whole, piece=number))
+
+    def _take_piece(self, whole: Whole, number: int, result: Result) -> None:
+        if self._pieces and result.status in REUSABLE:
+            self._pieces.append(result)
+        self._advance(whole, number, result)
+
+    def _advance(self, whole: Whole, number: int, result: Result) -> None:
+        if jobs := whole.take(number, result):
+            self._run_pieces(whole, jobs)
+
+    def _finish_whole(self, whole: Whole) -> None:
+        if whole.result:
+            self._conclude(whole.job, whole.result)
+
+    def _unrun(self, job: Job, digest: str, status: Status, problem: Problem) -> Result:
+        return Result(
+            id=job.id,
+            index=job.index,
+            status=status,
+            output=None,
+            finish_reason=None,
+            errors=(problem,),
+            usage=Usage(),
+            timing=None,
+            burst=None,
+            attempt=0,
+            model=self._model,
+            digest=digest,
+            meta=job.meta,
+        )
+
+
+def _piece_result(record: dict[str, Any], job: Job) -> Result:
+    """A piece that an earlier run read."""
+    return Result(
+        id=job.id,
+        index=job.index,
+        status=Status(record["status"]),
+        output=record["output"],
+        finish_reason=FinishReason(record["finish_reason"]),
+        errors=tuple(Problem(**problem) for problem in record["errors"]),
+        usage=Usage(),
+        timing=None,
+        burst=record.get("burst"),
+        attempt=1,
+        model=record["model"],
+        digest=record["digest"],
+        meta=None,
+    )
