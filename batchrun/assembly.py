@@ -4,26 +4,34 @@
 """
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from batchrun import capacity, random_model
-from batchrun.backends.base import LoadPlan, Model
+from batchrun.backends.base import Backend, Interrupted, LoadPlan, Model
+from batchrun.backends.isolated import IsolatedBackend
+from batchrun.backends.probe import probe
 from batchrun.config import Settings
 from batchrun.core import Job, Problem, Request
 from batchrun.engines import Weights, engine_for, opened
 from batchrun.errors import InputError, JobError, ModelError, UsageError
 from batchrun.guide import Guide
+from batchrun.inputs import Inputs
 from batchrun.jobs import JobReader
+from batchrun.line import Line
 from batchrun.machine import this_machine
-from batchrun.models import EMBEDDED, cache_folder, identity, locate
+from batchrun.models import EMBEDDED, cache_folder, identity, locate, opened_folder
 from batchrun.profile import filled
 from batchrun.profile import load as load_profile
 from batchrun.prompts import Preparer
 from batchrun.schemas import SchemaFolders
-from batchrun.source import LONGEST_KEPT, Survey, survey
+from batchrun.survey import LONGEST_KEPT, Survey
+from batchrun.templates import Layout, Template
 
 FAKE_CONTEXT = 1 << 16
+MOST_TOKEN_BYTES = 16
+"""Of text in one token, on the average of a prompt: far beyond what any language needs."""
 
 
 def open_model(settings: Settings) -> Model:
@@ -33,6 +41,8 @@ def open_model(settings: Settings) -> Model:
 
         return FakeModel(FAKE_CONTEXT)
     path = _located(settings.model)
+    if not path.is_dir():
+        probe(path, identity(path), opened_folder())
     engine = engine_for(settings, path)
     return opened(settings, engine, path, _weights(path, settings, engine))
 
@@ -118,24 +128,33 @@ def open_parts(settings: Settings, *, profiled: bool = True) -> Parts:
     )
 
 
-def job_reader(settings: Settings, path: Path | None) -> JobReader:
-    """A reader for one input; `path` is None for a stream.  Relative names start at the job file's folder.
+def layout(settings: Settings) -> Layout:
+    """How records become job lines.  Raises UsageError for a template that is none."""
+    prompt = Template(settings.prompt, "--prompt") if settings.prompt is not None else None
+    document = Template(settings.document, "--document") if settings.document is not None else None
+    return Layout(prompt, document, settings.id_column)
 
-    Raises UsageError for a folder of schemas that is none, and for a schema of the whole run that cannot be used.
+
+def job_reader(settings: Settings, path: Path | None, bases: Sequence[Path] = ()) -> JobReader:
+    """A reader for lines of one input; `path` is None for a stream.  Relative names start at the job file's folder.
+
+    `bases`: the folders of the inputs, where there are several.  Raises UsageError for a folder of schemas that is
+    none, and for a schema of the whole run that cannot be used.
     """
     base = path.parent if path else Path()
     if settings.schemas and not Path(settings.schemas).is_dir():
         raise UsageError(f"--schemas {settings.schemas} is no folder; expected one that holds schemas")
-    folders = (
-        [Path(settings.schemas)] if settings.schemas else [Path("schemas"), base / "schemas", base / ".." / "schemas"]
+    bases = bases or [base]
+    beside = [folder for each in bases for folder in (each / "schemas", each / ".." / "schemas")]
+    schemas = SchemaFolders(
+        [Path(settings.schemas)] if settings.schemas else [Path("schemas"), *beside], [*bases, Path()]
     )
-    schemas = SchemaFolders(folders, [base, Path()])
     if settings.schema:
         try:
             schemas.load(settings.schema)
         except JobError as error:
             raise UsageError(f"--schema: {error}") from error
-    return JobReader(settings.defaults(), schemas, base)
+    return JobReader(settings.defaults(), schemas, base, layout=layout(settings), document_bytes=settings.line_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +165,33 @@ class Preview:
     longest_tokens: int | None
 
 
-def preview(path: Path | None, parts: Parts) -> Preview:
-    """Sizes the slots for a file.  A stream cannot be looked over: its sizes stay unknown.
+def preview(inputs: Inputs, parts: Parts, stopped: Callable[[], bool] = lambda: False) -> Preview:
+    """Sizes the slots.  A stream cannot be looked over: its sizes stay unknown.
 
-    Raises InputError where the file cannot be read or holds no job line.
+    Raises InputError where an input cannot be read or holds no job line, Interrupted where the run is stopped first.
     """
-    if path is None:
+    if not inputs.can_be_surveyed:
         return Preview(None, None)
-    base = path.parent
-    try:
-        with path.open("rb") as file:
-            found = survey(file, lambda line: _weight(line, base))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
+    most_bytes = parts.model.card.context_train * MOST_TOKEN_BYTES
+    found = Survey(_weight, most_bytes)
+    for _ in inputs.survey(found):
+        if stopped():
+            raise Interrupted
     if not found.lines:
-        raise InputError(f"{path} holds no jobs; expected one JSON object a line")
-    return Preview(found.lines, _longest_tokens(found, parts, job_reader(parts.settings, path)))
+        expected = "expected files" if inputs.documents else "expected one JSON object a line"
+        raise InputError(f"{inputs.shown} holds no jobs; {expected}")
+    return Preview(found.lines, _longest_tokens(found, parts, job_reader(parts.settings, None, inputs.bases)))
+
+
+def open_backend(parts: Parts, load: LoadPlan, stopped: Callable[[], bool], overdue: Callable[[], bool]) -> Backend:
+    """The weights and their slots, in a process of their own unless the settings say otherwise.
+
+    `stopped`: whether loading is to be given up; `overdue`: whether a step that runs is.  Raises ModelError.
+    """
+    isolate = parts.settings.isolate
+    if isolate or (isolate is None and parts.settings.engine != "fake"):
+        return IsolatedBackend(parts.model.recipe(load), stopped, overdue)
+    return parts.model.load(load, stopped)
 
 
 def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
@@ -190,29 +220,34 @@ def too_long(request: Request, context: int, context_train: int) -> Problem:
 
 
 def _longest_tokens(found: Survey, parts: Parts, reader: JobReader) -> int | None:
-    """Tokens of the longest prompt with the largest budget: what a slot must hold.  Exact where all lines were kept."""
+    """Tokens of the longest prompt with the largest budget: what a slot must hold.  Exact where all lines were kept.
+
+    Where jobs that are too long are cut, the slots are as long as the model and the usual measure allow.
+    """
     requests = []
     for line in found.longest:
-        job = reader.read(line.data, line.number)
+        job = reader.read_line(line)
         if isinstance(job, Job):
             try:
                 requests.append(parts.preparer.prepare(job, "", 0.0))
             except JobError:
                 continue
-    requests = [request for request in requests if request.need_tokens <= parts.model.card.context_train]
-    if not requests:
-        return None
-    if found.lines <= LONGEST_KEPT:
-        return max(request.need_tokens for request in requests)
-    default = parts.settings.max_tokens if found.budgets < found.lines else 1
-    return max(len(request.tokens) for request in requests) + max(found.max_tokens, default)
+    train = parts.model.card.context_train
+    fitting = [request for request in requests if request.need_tokens <= train]
+    longest = max((request.need_tokens for request in fitting), default=None)
+    if longest is not None and found.lines > LONGEST_KEPT:
+        default = 1 if found.all_state_budgets else parts.settings.max_tokens
+        longest = max(len(request.tokens) for request in fitting) + max(found.max_tokens, default)
+    if (found.oversized or len(fitting) < len(requests)) and parts.settings.on_overflow != "reject":
+        return min(train, max(longest or 0, capacity.UNKNOWN_CONTEXT))
+    return longest
 
 
-def _weight(line: bytes, base: Path) -> int:
+def _weight(line: Line) -> int:
     """Bytes that a line stands for: its own, and those of the document file it names."""
-    if b'"document_file"' not in line:
-        return len(line)
+    if b'"document_file"' not in line.data:
+        return len(line.data)
     try:
-        return len(line) + Path(base, json.loads(line)["document_file"]).stat().st_size
+        return len(line.data) + Path(line.origin.base, json.loads(line.data)["document_file"]).stat().st_size
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return len(line)
+        return len(line.data)

@@ -14,11 +14,14 @@ from batchrun.assembly import Parts, job_reader, slot_plan, too_long
 from batchrun.config import LAYOUTS
 from batchrun.core import Job, Rejection, Request
 from batchrun.errors import InputError, JobError
+from batchrun.inputs import Inputs
 from batchrun.jobs import rejection
+from batchrun.line import Line
 from batchrun.prefix import Share, plan
+from batchrun.printable import printable
 from batchrun.prompts import Preparer
 from batchrun.result_lines import finished_keys
-from batchrun.source import Source
+from batchrun.source import all_lines
 
 WINDOW_JOBS = 256  # prefixes are planned over as many jobs as a burst holds, about
 REJECTIONS_SHOWN = 20
@@ -41,6 +44,7 @@ class Report:
     max_tokens: int = 0
     longest_tokens: int = 0
     longest_id: str = ""
+    cut: int = 0  # jobs too long for a slot, of which --on-overflow makes something
     plan: str = ""
     warnings: list[str] = field(default_factory=list)
 
@@ -49,18 +53,16 @@ class Report:
         return self.jobs - self.done - len(self.rejected)
 
 
-def check(parts: Parts, path: Path | None, source: Source, output: Path | None) -> Report:
+def check(parts: Parts, inputs: Inputs, output: Path | None) -> Report:
     """Looks at every line.  `output`: the results file that a run would resume, if there is one."""
-    reader = job_reader(parts.settings, path)
+    reader = job_reader(parts.settings, None, inputs.bases)
+    source = inputs.source()
     report = Report(parts.model.card.name, warnings=_warnings(parts))
     done = finished_keys(output) if output else Counter[tuple[str, str]]()
-    found: list[tuple[Request, bytes]] = []
-    while not source.ended:
-        line = source.next(wait_s=0.2)
-        if line is None:
-            continue
+    found: list[tuple[Request, Line]] = []
+    for line in all_lines(source):
         report.jobs += 1
-        item = _request(parts, reader.read(line.data, line.number), line.data)
+        item = _request(parts, reader.read_line(line), line)
         key = (item.id, item.digest) if isinstance(item, Rejection) else (item.job.id, item.digest)
         if isinstance(item, Rejection):
             report.rejected.append(item)
@@ -68,17 +70,19 @@ def check(parts: Parts, path: Path | None, source: Source, output: Path | None) 
             done[key] -= 1
             report.done += 1
         else:
-            found.append((item, line.data))
+            found.append((item, line))
     report.blank_lines = source.blank
     train = parts.model.card.context_train
     longest = max((request.need_tokens for request, _ in found if request.need_tokens <= train), default=None)
     load = slot_plan(parts, longest)
     report.plan = capacity.described(load, parts.model.card, fixed=parts.settings.parallel is not None)
     fitting = []
-    for request, data in found:
-        if request.need_tokens > load.context:
+    for request, line in found:
+        if request.need_tokens > load.context and parts.settings.on_overflow != "reject":
+            report.cut += 1
+        elif request.need_tokens > load.context:
             problem = too_long(request, load.context, train)
-            report.rejected.append(rejection(data, request.job.index, request.job.id, problem, None))
+            report.rejected.append(rejection(line, request.job.id, problem, None))
         else:
             fitting.append(request)
     _count(report, fitting, share=parts.settings.prefix)
@@ -109,7 +113,7 @@ def lines(report: Report) -> list[str]:
     """The report for a person."""
     said = [f"{report.jobs} jobs: {report.runnable} would run, {report.done} are done, {len(report.rejected)} rejected"]
     said += [
-        f"  line {item.index} ({_printable(item.id)}): {_printable(item.problem.message)}"
+        f"  line {item.index} ({printable(item.id)}): {printable(item.problem.message)}"
         for item in report.rejected[:REJECTIONS_SHOWN]
     ]
     if len(report.rejected) > REJECTIONS_SHOWN:
@@ -120,22 +124,24 @@ def lines(report: Report) -> list[str]:
         said.append(f"prompts: {report.prompt_tokens} tokens, {saved} ({share:.0f} %) shared and computed once")
         said += _advice(report)
         said.append(f"answers: at most {report.max_tokens} tokens")
-        said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {_printable(report.longest_id)})")
+        said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {printable(report.longest_id)})")
         kinds = ", ".join(f"{name} x {count}" for name, count in report.schemas.most_common(10))
         said.append(f"schemas: {kinds}")
         said.append(f"plan: {report.model}: {report.plan}")
+    if report.cut:
+        said.append(f"too long for a slot, to be cut or read in pieces: {report.cut}")
     if report.blank_lines:
         said.append(f"blank lines: {report.blank_lines}")
     return said + [f"warning: {text}" for text in report.warnings]
 
 
-def _request(parts: Parts, item: Job | Rejection, data: bytes) -> Request | Rejection:
+def _request(parts: Parts, item: Job | Rejection, line: Line) -> Request | Rejection:
     if isinstance(item, Rejection):
         return item
     try:
         return parts.preparer.prepare(item, parts.preparer.digest(item), 0.0)
     except JobError as error:
-        return rejection(data, item.index, item.id, error.problem, item.meta)
+        return rejection(line, item.id, error.problem, item.meta)
 
 
 def _count(report: Report, requests: list[Request], *, share: bool) -> None:
@@ -182,11 +188,6 @@ def computed_tokens(requests: list[Request]) -> int:
             total += len(node.prefix.tokens) - (node.prefix.share.tokens if node.prefix.share else 0)
             node = node.prefix.share
     return total
-
-
-def _printable(text: str) -> str:
-    """Text from a job line as a terminal may show it: on one line, and without control of the terminal."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _warnings(parts: Parts) -> list[str]:

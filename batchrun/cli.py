@@ -10,8 +10,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from batchrun import __version__
+from batchrun import __version__, options, side_commands
 from batchrun.errors import BatchrunError, OutputError, UsageError
+from batchrun.printable import printable
 
 app = typer.Typer(
     name="batchrun",
@@ -23,9 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-JobsFile = Annotated[
-    str, typer.Argument(metavar="JOBS", help="Job file, one JSON object a line; - reads standard input.")
-]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -101,8 +99,14 @@ def _main(
 
 @app.command(epilog="Example:  batchrun run jobs/contacts.jsonl -o results.jsonl")
 def run(
-    jobs: JobsFile,
+    jobs: options.JobFiles = None,
     output: Output = None,
+    documents: options.Documents = None,
+    prompt: options.Prompt = None,
+    prompt_file: options.PromptFile = None,
+    document: options.Document = None,
+    id_column: options.IdColumn = None,
+    input_format: options.InputFormat = None,
     model: Model = None,
     schema: SchemaName = None,
     system: System = None,
@@ -131,6 +135,24 @@ def run(
     burst_seconds: BurstSeconds = None,
     rest_seconds: RestSeconds = None,
     grace_seconds: GraceSeconds = None,
+    only: options.Only = None,
+    where: options.Where = None,
+    shard: options.ShardOf = None,
+    limit: options.Limit = None,
+    sample: options.Sample = None,
+    retry_failed: options.RetryFailed = False,
+    on_overflow: options.OnOverflow = None,
+    overlap_characters: options.Overlap = None,
+    reduce_prompt: options.ReducePrompt = None,
+    output_format: options.OutputFormat = None,
+    order: options.Order = None,
+    state: options.State = None,
+    prune: options.Prune = False,
+    max_failures: options.MaxFailures = None,
+    deadline: options.DeadlineAt = None,
+    isolate: options.Isolate = None,
+    root: options.Root = None,
+    line_bytes: options.LineBytes = None,
     stats: Stats = None,
     fresh: Fresh = False,
     force: Force = False,
@@ -139,20 +161,37 @@ def run(
     """Run the jobs of JOBS and write one result a line.
 
     An existing results file is resumed: jobs with a final result are skipped.  Exit status: 0 all ok, 3 some are not,
-    2 usage, 4 input refused, 5 no model or engine, 6 output not written, 130 or 143 stopped by a signal.
+    2 usage, 4 input refused, 5 no model or engine, 6 output not written, 7 --max-failures, 75 --deadline, 130 or 143
+    stopped by a signal.
     """
     flags = _flags(locals())
-    from batchrun import session
+    from batchrun import selection, session
     from batchrun.config import resolve
 
     settings = resolve(flags, os.environ, config)
-    raise typer.Exit(session.run(settings, session.Files(jobs, output, stats), fresh=fresh, force=force))
+    taken = selection.Selection(
+        frozenset(only or ()),
+        tuple(map(selection.condition, where or ())),
+        selection.shard(shard) if shard is not None else None,
+        limit,
+        sample,
+        settings.seed,
+        retry_failed,
+    )
+    files = session.Files(tuple(jobs or ()), output, stats, state, tuple(documents or ()))
+    raise typer.Exit(session.run(settings, files, session.Options(taken, fresh, force, prune)))
 
 
 @app.command(epilog="Example:  batchrun check jobs/contacts.jsonl")
 def check(
-    jobs: JobsFile,
+    jobs: options.JobFiles = None,
     output: Output = None,
+    documents: options.Documents = None,
+    prompt: options.Prompt = None,
+    prompt_file: options.PromptFile = None,
+    document: options.Document = None,
+    id_column: options.IdColumn = None,
+    input_format: options.InputFormat = None,
     model: Model = None,
     schema: SchemaName = None,
     system: System = None,
@@ -171,6 +210,10 @@ def check(
     prefix: Prefix = None,
     layout: Layout = None,
     batch_tokens: BatchTokens = None,
+    on_overflow: options.OnOverflow = None,
+    state: options.State = None,
+    root: options.Root = None,
+    line_bytes: options.LineBytes = None,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -182,10 +225,12 @@ def check(
     from batchrun import check as checking
     from batchrun import session
     from batchrun.config import resolve
+    from batchrun.results import as_json as as_json_text
 
-    report = session.check(resolve(flags, os.environ, config), session.Files(jobs, output, None))
+    files = session.Files(tuple(jobs or ()), output, None, state, tuple(documents or ()))
+    report = session.check(resolve(flags, os.environ, config), files)
     if as_json:
-        typer.echo(json.dumps(checking.as_json(report), ensure_ascii=False, indent=2))
+        typer.echo(as_json_text(checking.as_json(report), indent=2))
     else:
         typer.echo("\n".join(checking.lines(report)))
     raise typer.Exit(checking.exit_status(report))
@@ -268,6 +313,10 @@ def tune(
     typer.echo(f"kept in {found.path}")
 
 
+app.command(epilog="Example:  batchrun merge jobs.*.results.jsonl -o all.jsonl")(side_commands.merge)
+app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run jobs.jsonl")(side_commands.schedule)
+
+
 def main() -> None:
     """The command's entry: an error becomes one line and its exit status."""
     warnings.simplefilter("ignore")  # what a library thinks of a user's regular expression is not the user's affair
@@ -285,7 +334,7 @@ def main() -> None:
 def _end(error: BatchrunError) -> NoReturn:
     if str(error) and sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"batchrun: {error}", file=sys.stderr)
+            print(f"batchrun: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
 
 
@@ -294,7 +343,19 @@ def _flags(arguments: dict[str, Any]) -> dict[str, Any]:
     from batchrun.config import Settings
 
     given = {name: value for name, value in arguments.items() if name in Settings.__dataclass_fields__}
+    if (path := arguments.get("prompt_file")) is not None:
+        given["prompt"] = _prompt_of(path, given.get("prompt"))
     return given | {"stop": given.get("stop") or None}
+
+
+def _prompt_of(path: Path, prompt: str | None) -> str:
+    if prompt is not None:
+        raise UsageError("both --prompt and --prompt-file are there; expected one of them")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise UsageError(f"--prompt-file {path}: {reason}") from error
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -59,6 +59,20 @@ class Settings:
     system: str | None = _setting(None, "system turn of jobs that have none")
     schema: str | None = _setting(None, "schema of jobs that name none")
     schemas: str | None = _setting(None, "folder that schema names are looked up in")
+    prompt: str | None = _setting(None, "prompt of records that have none; {column} takes a column")
+    document: str | None = _setting(None, "document of records that have none; {column} takes a column")
+    id_column: str | None = _setting(None, "column that is the id of a record")
+    input_format: str | None = _setting(None, "jsonl, csv or tsv; open: by the name of the file")
+    root: str | None = _setting(None, "folder that documents and schemas named by job lines must lie in")
+    line_bytes: int = _setting(64 << 20, "longest line or document, in bytes", 1, 2**40)
+    on_overflow: str = _setting("reject", "of jobs too long for a slot: reject, truncate-middle, truncate-end, chunk")
+    overlap_characters: int = _setting(200, "that one piece of a document shares with the next", 0, 10**6)
+    reduce_prompt: str | None = _setting(None, "makes one answer of those to the pieces of a document")
+    output_format: str = _setting("jsonl", "of the output: jsonl, openai or csv")
+    order: str = _setting("completion", "of the output: completion or input")
+    max_failures: str | None = _setting(None, "results that are not ok, or a share of them such as 5%, that end a run")
+    deadline: str | None = _setting(None, "when a run stops: a span (6h), a time of day (06:00), or a date and time")
+    isolate: bool | None = _setting(None, "run the model in a process of its own; open: all but the fake one")
 
     def defaults(self) -> Defaults:
         """What job lines that do not say it get."""
@@ -66,15 +80,18 @@ class Settings:
         return Defaults(self.max_tokens, sampling, self.stop, self.system, self.schema)
 
 
-ENGINES = ("auto", "llamacpp", "mlx", "fake")
-WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
 LAYOUTS = ("prompt-first", "document-first")
 KV_FORMATS = ("auto", "f16", "q8_0")
+WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "engine": ENGINES,
+    "engine": ("auto", "llamacpp", "mlx", "fake"),
     "weights": WEIGHTS,
     "kv": KV_FORMATS,
     "layout": LAYOUTS,
+    "input_format": ("jsonl", "csv", "tsv"),
+    "on_overflow": ("reject", "truncate-middle", "truncate-end", "chunk"),
+    "output_format": ("jsonl", "openai", "csv"),
+    "order": ("completion", "input"),
 }
 
 
@@ -88,8 +105,9 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
             values[name] = _checked(name, value, f"--{name.replace('_', '-')}")
     settings = Settings(**values)
     for name, known in CHOICES.items():
-        if getattr(settings, name) not in known:
-            raise UsageError(f"{name} {getattr(settings, name)!r} is unknown; expected {_one_of(known)}")
+        value = getattr(settings, name)
+        if value is not None and value not in known:
+            raise UsageError(f"{name} {value!r} is unknown; expected {_one_of(known)}")
     if settings.kv == "q8_0" and settings.flash is False:
         raise UsageError("kv q8_0 needs flash attention; expected --kv f16, or no --no-flash")
     return settings

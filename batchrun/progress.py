@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tqdm import tqdm
 
 from batchrun.core import Result, Status
+from batchrun.printable import printable
 
 PLAIN_EVERY_S = 30.0
 
@@ -19,7 +20,7 @@ def say(text: str) -> None:
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError, ValueError):
-        tqdm.write(f"batchrun: {text}", file=sys.stderr)
+        tqdm.write(f"batchrun: {printable(text)}", file=sys.stderr)
         sys.stderr.flush()
 
 

@@ -1,145 +1,216 @@
 """One command on real files: opens both ends, keeps them in order, says what it came to, and gives the exit status."""
 
 import shlex
-import stat
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from batchrun import check as checking
-from batchrun.assembly import job_reader, open_parts, original_identity, preview
+from batchrun.assembly import job_reader, layout, open_parts, original_identity, preview
+from batchrun.backends.base import Interrupted
 from batchrun.config import Settings
+from batchrun.deadline import Deadline
 from batchrun.errors import InputError, UsageError
+from batchrun.inputs import Inputs, inputs
 from batchrun.journal import Journal
+from batchrun.moments import seconds_until
+from batchrun.places import Asked, Places, places
+from batchrun.printable import printable
 from batchrun.profile import told_once
 from batchrun.progress import Progress, say
 from batchrun.runner import Ends, Runner, StatsSink
+from batchrun.selection import Selection, failure_limit
 from batchrun.signals import StopSignals
-from batchrun.sink import StreamSink
-from batchrun.source import FileSource, Source, StreamSource
+from batchrun.sinks import Sinks
 from batchrun.stats_file import NoStatsFile, StatsFile
 from batchrun.summary import Summary, lines
 
 NOT_ALL_OK = 3
+TOO_MANY_FAILURES = 7
+TRY_LATER = 75  # EX_TEMPFAIL: nothing is wrong, but there is more to do
+STREAM_HINT = "with -o FILE or --state DIR a run can be resumed"
 WORTH_TUNING = 64  # jobs: below, measuring takes longer than it saves
-STREAM = "-"
-NO_JOBS = "holds no jobs; expected one JSON object a line"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """The files of a command as they were given; `-` is a stream, None the default."""
 
-    jobs: str
-    output: str | None
-    stats: Path | None
+    jobs: tuple[str, ...]
+    output: str | None = None
+    stats: Path | None = None
+    state: Path | None = None
+    documents: tuple[str, ...] = ()
 
-    def input_path(self) -> Path | None:
-        """The job file, or None where it can be read only once: standard input, a pipe.  Raises InputError."""
-        if self.jobs == STREAM:
-            return None
-        path = Path(self.jobs)
-        try:
-            mode = path.stat().st_mode
-        except OSError as error:
-            expected = "expected a file of job lines, or - for standard input"
-            raise InputError(f"{self.jobs}: {error.strerror}; {expected}") from error
-        if stat.S_ISDIR(mode):
-            raise InputError(f"{self.jobs} is a folder; expected a file of job lines")
-        return path if stat.S_ISREG(mode) else None
+    def inputs(self, settings: Settings) -> Inputs:
+        """Raises InputError and UsageError, as `inputs.inputs` does."""
+        return inputs(
+            self.jobs,
+            self.documents,
+            root=settings.root,
+            kind=settings.input_format,
+            line_bytes=settings.line_bytes,
+            needs=layout(settings).columns,
+        )
 
-    def output_path(self) -> Path | None:
-        """The results file, or None for standard output.  Raises UsageError where it can be neither."""
-        if self.output is not None:
-            if not self.output or Path(self.output).is_dir():
-                raise UsageError(f"-o {self.output!r} is no file; expected a results file, or - for standard output")
-            return None if self.output == STREAM else Path(self.output)
-        path = self.input_path()
-        return path.with_name(path.name.removesuffix(".jsonl") + ".results.jsonl") if path else None
-
-    def stats_path(self) -> Path | None:
-        """The stats file: beside the results, unless it is named.  Raises UsageError where it is the results file."""
-        results = self.output_path()
-        if self.stats and (str(self.stats) == STREAM or self.stats.is_dir()):
-            raise UsageError(f"--stats {self.stats} is no file; expected one")
-        if results and self.stats and results.resolve() == self.stats.resolve():
-            raise UsageError(f"{self.stats} is named by -o and by --stats; expected a file for each")
-        beside = results and results.with_name(results.name.removesuffix(".jsonl") + ".stats.jsonl")
-        return self.stats or beside
-
-    def source(self, total: int | None) -> Source:
-        """The lines, from the start."""
-        path = self.input_path()
-        if path:
-            return FileSource(path, total)
-        if self.jobs != STREAM:
-            return StreamSource(Path(self.jobs))
-        if sys.stdin is None:
-            raise InputError("standard input is closed; expected job lines on it")
-        return StreamSource(sys.stdin.buffer)
+    def asked(self, settings: Settings) -> Asked:
+        return Asked(self.output, self.stats, self.state, settings.output_format, settings.order == "input")
 
 
-def run(settings: Settings, files: Files, *, fresh: bool, force: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What this one run is to do.  `fresh`: start over; `force`: even where that loses results; `prune`: move results
+    of jobs away that are no longer in the input."""
+
+    selection: Selection = field(default_factory=Selection)
+    fresh: bool = False
+    force: bool = False
+    prune: bool = False
+
+
+def run(settings: Settings, files: Files, options: Options) -> int:
     """Runs the jobs and gives the exit status.  Raises what ends a run before or in the middle of it."""
-    if force and not fresh:
-        raise UsageError("--force is for --fresh, which starts over; without it a run resumes and overwrites nothing")
-    path, results, stats_path = files.input_path(), files.output_path(), files.stats_path()
-    with StopSignals(say) as stop:
-        sink = Journal(results, fresh=fresh, force=force) if results else StreamSink()
+    _check(settings, options)
+    source, asked = files.inputs(settings), files.asked(settings)
+    where = places(asked, source)
+    seconds = settings.deadline and seconds_until(settings.deadline, datetime.now().astimezone(), "--deadline")
+    with StopSignals(say) as signals:
+        stop = Deadline(signals, seconds or None)
         try:
-            if isinstance(sink, Journal) and sink.torn_bytes:
-                say(f"{results}: a torn last line of {sink.torn_bytes} bytes was cut off; its job runs again")
-            if isinstance(sink, Journal) and sink.damaged:
-                say(f"{results}: {sink.damaged} damaged lines go to {sink.replaced_path}; their jobs run again")
-            stats = StatsFile(stats_path, fresh=fresh) if stats_path else NoStatsFile()
-            try:
-                summary = _run_line(settings, files, path, sink, stats, stop)
-                if isinstance(sink, Journal):
-                    sink.complete = not summary.interrupted
-            finally:
-                stats.close()
-        finally:
-            sink.close()
-        if not summary.jobs and not summary.interrupted:
-            raise InputError(f"{'standard input' if files.jobs == STREAM else files.jobs} {NO_JOBS}")
-        for text in lines(summary, str(results or "standard output")):
+            summary, said = _run(settings, source, asked, where, options, signals, stop)
+        except Interrupted:  # while a long file was looked over
+            summary, said = Summary(interrupted=True), []
+        if not summary.jobs and not summary.interrupted and options.selection.takes_all:
+            raise InputError(_no_jobs(source))
+        for text in (*lines(summary, where.shown), *said):
             say(text)
-        if isinstance(sink, Journal) and sink.replaced:
-            say(f"{sink.replaced} older results of the same ids were moved to {sink.replaced_path}")
-        if summary.interrupted and stop.number:
-            hint = f"resume with: {_resume_command()}" if results else "with -o FILE a run can be resumed"
-            say(f"stopped early; {hint}")
-            return 128 + stop.number
-    return 0 if summary.all_ok else NOT_ALL_OK
+        return _status(summary, signals, stop, where)
 
 
 def check(settings: Settings, files: Files) -> checking.Report:
     """Looks at the jobs without running them.  Raises InputError where there are none."""
-    path = files.input_path()
-    report = checking.check(open_parts(settings), path, files.source(None), files.output_path())
+    source = files.inputs(settings)
+    where = places(files.asked(settings), source)
+    report = checking.check(open_parts(settings), source, where.journal)
     if not report.jobs:
-        raise InputError(f"{files.jobs} {NO_JOBS}")
+        raise InputError(_no_jobs(source))
     return report
 
 
+def _check(settings: Settings, options: Options) -> None:
+    if options.force and not options.fresh:
+        raise UsageError("--force is for --fresh, which starts over; without it a run resumes and overwrites nothing")
+    if options.prune and not options.selection.takes_all:
+        raise UsageError("--prune needs a run over all of the input; leave --only, --where, --shard and the like out")
+    failure_limit(settings.max_failures)
+
+
+def _run(
+    settings: Settings,
+    source: Inputs,
+    asked: Asked,
+    where: Places,
+    options: Options,
+    signals: StopSignals,
+    stop: Deadline,
+) -> tuple[Summary, list[str]]:
+    """Opens the outputs, runs, and gives what the files came to, in lines to be said at the end."""
+    sinks = Sinks(
+        where,
+        asked,
+        fresh=options.fresh,
+        force=options.force,
+        prune=options.prune,
+        pieces=settings.on_overflow == "chunk",
+        stopped=lambda: stop.stopped,
+    )
+    with sinks:
+        stats = StatsFile(where.stats, fresh=options.fresh) if where.stats else NoStatsFile()
+        signals.at_once = _farewell(sinks, stats, where)
+        try:
+            if sinks.journal:
+                _say_opened(sinks.journal)
+            summary = _run_line(settings, source, sinks, stats, stop, options.selection)
+            sinks.complete = not summary.interrupted and options.selection.takes_all
+        finally:
+            stats.close()
+    said = _closed(sinks.journal) if sinks.journal else []
+    if where.view and not sinks.complete:
+        kept = f"what is done is kept in {where.journal}"
+        said.append(f"{where.view} is written by a run over all of its input that ends by itself; {kept}")
+    return summary, said
+
+
 def _run_line(
-    settings: Settings, files: Files, path: Path | None, sink: Journal | StreamSink, stats: StatsSink, stop: StopSignals
+    settings: Settings, source: Inputs, sinks: Sinks, stats: StatsSink, stop: Deadline, selection: Selection
 ) -> Summary:
     parts = open_parts(settings)
     try:
-        seen = preview(path, parts)
-        many = (seen.lines or 0) >= WORTH_TUNING and settings.engine != "fake"
+        seen = preview(source, parts, lambda: stop.stopped)
+        many = (seen.lines or 0) >= WORTH_TUNING and settings.engine != "fake" and not source.documents
         if many and not parts.profiled and not told_once(original_identity(settings)):
-            say(f"`batchrun tune {files.jobs}` may make runs of this model faster on this machine (said once)")
+            say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
         progress = Progress(seen.lines, time.monotonic)
         try:
-            ends = Ends(files.source(seen.lines), sink, stats, stop, progress, time.monotonic)
-            return Runner(parts, job_reader(settings, path), ends, seen.longest_tokens).run()
+            ends = Ends(
+                source.source(seen.lines), sinks.sink, stats, stop, progress, time.monotonic, sinks.pieces, selection
+            )
+            return Runner(parts, job_reader(settings, None, source.bases), ends, seen.longest_tokens).run()
         finally:
             progress.close()
     finally:
         parts.model.close()
+
+
+def _farewell(sinks: Sinks, stats: StatsFile | NoStatsFile, where: Places) -> Callable[[], str]:
+    """What the second signal does: no line is written any more, no lock stays behind, and the way on is told."""
+
+    def farewell() -> str:
+        sinks.abandon()
+        stats.abandon()
+        return f"; resume with: {_resume_command()}" if where.journal else f"; {STREAM_HINT}"
+
+    return farewell
+
+
+def _say_opened(journal: Journal) -> None:
+    if journal.torn_bytes:
+        say(f"{journal.path}: a torn last line of {journal.torn_bytes} bytes was cut off; its job runs again")
+    if journal.damaged:
+        say(f"{journal.path}: {journal.damaged} damaged lines go to {journal.replaced_path}; their jobs run again")
+
+
+def _closed(journal: Journal) -> list[str]:
+    tidied, said = journal.tidied, []
+    if tidied.replaced:
+        said.append(f"{tidied.replaced} older results of the same ids were moved to {journal.replaced_path}")
+    if tidied.pruned:
+        said.append(f"{tidied.pruned} results of jobs that are no longer there were moved to {journal.replaced_path}")
+    if tidied.vanished:
+        said.append(f"{tidied.vanished} results are of jobs that are no longer in the input; --prune moves them away")
+    return said
+
+
+def _status(summary: Summary, signals: StopSignals, stop: Deadline, where: Places) -> int:
+    """The exit status; says how to go on where there is more to do."""
+    hint = f"resume with: {_resume_command()}" if where.journal else STREAM_HINT
+    if summary.interrupted and signals.number:
+        say(f"stopped early; {hint}")
+        return 128 + signals.number
+    if summary.too_many_failures:
+        say(f"stopped early: {summary.failed} of {summary.statuses.total()} results are not ok; {hint}")
+        return TOO_MANY_FAILURES
+    if summary.interrupted and stop.timed_out:
+        say(f"stopped at the deadline; {hint}")
+        return TRY_LATER
+    return 0 if summary.all_ok else NOT_ALL_OK
+
+
+def _no_jobs(source: Inputs) -> str:
+    return f"{printable(source.shown)} holds no jobs; expected one JSON object a line"
 
 
 def _resume_command() -> str:

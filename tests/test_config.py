@@ -209,7 +209,8 @@ def test_every_setting_can_come_from_the_environment() -> None:
     for field in fields(Settings):
         kind = type(field.default) if field.default is not None else int
         named = {"schema": "fake", "schemas": "fake", "weights": "q8_0", "layout": "document-first"}
-        named |= {"kv": "q8_0", "flash": "no"}
+        named |= {"kv": "q8_0", "flash": "no", "input_format": "csv", "order": "input"}
+        named |= {"output_format": "csv", "on_overflow": "chunk", "isolate": "no"}
         text = named.get(field.name) or texts.get(kind, "x")
         assert settings(environment={f"BATCHRUN_{field.name.upper()}": text}) != Settings(), field.name
 

@@ -13,7 +13,7 @@ import batchrun
 PACKAGE = Path(batchrun.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 HOMES = {
-    "typer": {"cli.py"},
+    "typer": {"cli.py", "options.py", "side_commands.py"},
     "tqdm": {"progress.py"},
     "jsonschema": {"schemas.py"},
     "referencing": {"schemas.py"},

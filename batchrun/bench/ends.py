@@ -4,10 +4,11 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from batchrun.bench.workloads import Workload
 from batchrun.core import Result, Status
-from batchrun.source import Line
+from batchrun.line import Line
 from batchrun.stats import BurstStats
 
 LOOK_S = 0.005
@@ -48,13 +49,23 @@ class MemorySink:
     """Results and stats lines, kept, with the moment at which each result came."""
 
     next_burst = 1
+    full = False
 
     def __init__(self) -> None:
         self.results: list[Result] = []
         self.ended_s: list[float] = []
         self.bursts: list[BurstStats] = []
 
-    def claim(self, job_id: str, digest: str) -> Status | None:
+    def begin(self, index: int) -> None:
+        pass
+
+    def claim(self, job_id: str, digest: str, index: int = 0) -> Status | None:
+        return None
+
+    def latest(self, job_id: str) -> dict[str, Any] | None:
+        return None
+
+    def answer(self, digest: str) -> dict[str, Any] | None:
         return None
 
     def append(self, entry: Result | BurstStats) -> None:
@@ -75,6 +86,10 @@ class Unattended:
     """Nobody stops the run and nobody looks on."""
 
     stopped = False
+    timed_out = False
+
+    def overdue(self, grace_s: float) -> bool:
+        return False
 
     def wait(self, seconds: float) -> bool:
         return False

@@ -31,7 +31,7 @@ def continuous(parts: Parts, workload: Workload) -> Figures:
 def answered(parts: Parts, workload: Workload) -> tuple[list[Result], Figures]:
     """A run of batchrun: its results, in the order in which they came, and its figures."""
     source, sink, nobody = MemorySource(workload), MemorySink(), Unattended()
-    ends = Ends(source, sink, sink, nobody, nobody, time.perf_counter)
+    ends = Ends(source, sink, sink, nobody, nobody, time.perf_counter, share_answers=False)
     Runner(parts, job_reader(parts.settings, workload.path), ends, longest_tokens(parts, workload)).run()
     assert source.began_s is not None, "the run looked at its input"
     results = latencies_from_arrival(sink.results, sink.ended_s, workload, source.began_s)

@@ -7,7 +7,7 @@ fast it is.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -21,9 +21,10 @@ from batchrun.capacity import DEFAULT_ROWS
 from batchrun.config import Settings
 from batchrun.core import Job, Result
 from batchrun.errors import InputError, UsageError
+from batchrun.inputs import inputs
 from batchrun.machine import this_machine
 from batchrun.profile import Profile, machine_name, save
-from batchrun.source import Line, strip
+from batchrun.source import all_lines
 
 FORMATS = ("as-is", "q8_0", "q4_0")
 ROWS = (4, 8, 16)
@@ -145,16 +146,9 @@ def _answer(result: Result) -> Any:
 def _sample(settings: Settings, jobs: Path, count: int) -> tuple[dict[str, Any], ...]:
     """So many job lines, evenly spread over the file; lines that would be rejected are passed over."""
     reader = job_reader(settings, jobs)
-    good = [line for line in _lines(jobs) if isinstance(reader.read(line.data, line.number), Job)]
+    source = inputs((str(jobs),), line_bytes=settings.line_bytes).source()
+    good = [line for line in all_lines(source) if isinstance(reader.read_line(line), Job)]
     if not good:
         raise InputError(f"{jobs} holds no jobs to tune with")
     step = max(1, len(good) // count)
     return tuple(json.loads(line.data) for line in good[::step][:count])
-
-
-def _lines(jobs: Path) -> Sequence[Line]:
-    try:
-        with jobs.open("rb") as file:
-            return [Line(number, data) for number, raw in enumerate(file, 1) if (data := strip(raw, number))]
-    except OSError as error:
-        raise InputError(f"{jobs}: {error.strerror}") from error
