@@ -25,7 +25,8 @@ from batchrun.models import EMBEDDED, cache_folder, identity, locate, opened_fol
 from batchrun.profile import filled
 from batchrun.profile import load as load_profile
 from batchrun.prompts import Preparer
-from batchrun.schemas import SchemaFolders
+from batchrun.retries import REMARK_TOKENS
+from batchrun.schema_folders import SchemaFolders
 from batchrun.survey import LONGEST_KEPT, Survey
 from batchrun.templates import Layout, Template
 
@@ -117,12 +118,13 @@ def open_parts(settings: Settings, *, profiled: bool = True) -> Parts:
     model = open_model(settings)
     notices = (f"using the profile that tune made on {found.measured_on}",) if found else ()
     threads = settings.threads or this_machine().threads
-    guide = Guide(model.tokenizer.for_guide(), model.tokenizer.vocab, threads)
+    asking = settings.asking()
+    guide = Guide(model.tokenizer.for_guide(), model.tokenizer.vocab, threads, closes=asking.closes)
     return Parts(
         settings,
         model,
         guide,
-        Preparer(model, guide, settings.layout),
+        Preparer(model, guide, asking),
         found is not None,
         (*notices, *model.card.notices),
     )
@@ -234,13 +236,20 @@ def _longest_tokens(found: Survey, parts: Parts, reader: JobReader) -> int | Non
                 continue
     train = parts.model.card.context_train
     fitting = [request for request in requests if request.need_tokens <= train]
-    longest = max((request.need_tokens for request in fitting), default=None)
+    longest = max((planned_tokens(request, parts.settings) for request in fitting), default=None)
     if longest is not None and found.lines > LONGEST_KEPT:
         default = 1 if found.all_state_budgets else parts.settings.max_tokens
-        longest = max(len(request.tokens) for request in fitting) + max(found.max_tokens, default)
+        beside = max(planned_tokens(request, parts.settings) - request.job.max_tokens for request in fitting)
+        longest = beside + max(found.max_tokens, default)
     if (found.oversized or len(fitting) < len(requests)) and parts.settings.on_overflow != "reject":
         return min(train, max(longest or 0, capacity.UNKNOWN_CONTEXT))
     return longest
+
+
+def planned_tokens(request: Request, settings: Settings) -> int:
+    """What a slot should hold for a job: its prompt and budget, and what another try may take beside that."""
+    remark = REMARK_TOKENS if settings.retries and request.grammar else 0
+    return request.need_tokens + remark + (request.job.max_tokens if settings.asking().grows else 0)
 
 
 def _weight(line: Line) -> int:

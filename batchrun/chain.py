@@ -21,7 +21,7 @@ def chain_tokens(fed: Seq[Sequence], most: int) -> int:
     requests = [row.request for row in fed if row.request and row.fed == len(row.tokens) - 1]
     if most == 1 or not requests or len(requests) < len(fed) or not all(map(_runs_on, requests)):
         return 1
-    return min(most, *(row.request.job.max_tokens - row.completion_tokens for row in fed if row.request))
+    return min(most, *(row.left_tokens for row in fed if row.request))
 
 
 def _runs_on(request: Request) -> bool:

@@ -5,17 +5,18 @@ says what would be rejected and why.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from batchrun import capacity
-from batchrun.assembly import Parts, job_reader, slot_plan, too_long
-from batchrun.config import LAYOUTS
+from batchrun.asking import LAYOUTS
+from batchrun.assembly import Parts, job_reader, planned_tokens, slot_plan, too_long
 from batchrun.core import Job, Rejection, Request
 from batchrun.errors import InputError, JobError
 from batchrun.inputs import Inputs
 from batchrun.jobs import rejection
+from batchrun.keywords import Coverage
 from batchrun.line import Line
 from batchrun.prefix import Share, plan
 from batchrun.printable import printable
@@ -25,6 +26,7 @@ from batchrun.source import all_lines
 
 WINDOW_JOBS = 256  # prefixes are planned over as many jobs as a burst holds, about
 REJECTIONS_SHOWN = 20
+SCHEMAS_SHOWN = 10
 WORTH_CHANGING = 0.9  # another layout is recommended where it computes no more than this share of the tokens
 
 
@@ -38,6 +40,7 @@ class Report:
     rejected: list[Rejection] = field(default_factory=list)
     blank_lines: int = 0
     schemas: Counter[str] = field(default_factory=Counter)
+    coverage: list[Coverage] = field(default_factory=list)  # one for each schema of a job that would run
     prompt_tokens: int = 0
     computed_tokens: int = 0
     layouts: dict[str, int] = field(default_factory=dict)  # prompt tokens that each layout would compute
@@ -73,7 +76,8 @@ def check(parts: Parts, inputs: Inputs, output: Path | None) -> Report:
             found.append((item, line))
     report.blank_lines = source.blank
     train = parts.model.card.context_train
-    longest = max((request.need_tokens for request, _ in found if request.need_tokens <= train), default=None)
+    fitting = [request for request, _ in found if request.need_tokens <= train]
+    longest = max((planned_tokens(request, parts.settings) for request in fitting), default=None)
     load = slot_plan(parts, longest)
     report.plan = capacity.described(load, parts.model.card, fixed=parts.settings.parallel is not None)
     fitting = []
@@ -86,6 +90,8 @@ def check(parts: Parts, inputs: Inputs, output: Path | None) -> Report:
         else:
             fitting.append(request)
     _count(report, fitting, share=parts.settings.prefix)
+    first = {job.schema: job.document for job in reversed([request.job for request in fitting]) if job.schema}
+    report.coverage = [parts.guide.coverage(schema, document) for schema, document in reversed(first.items())]
     if parts.settings.prefix and any(request.job.document is not None for request in fitting):
         report.layouts = _layouts(parts, fitting, report.computed_tokens)
     report.rejected.sort(key=lambda item: item.index)
@@ -106,6 +112,7 @@ def as_json(report: Report) -> dict[str, Any]:
         {"line": item.index, "id": item.id, "code": item.problem.code, "message": item.problem.message}
         for item in report.rejected
     ]
+    record["coverage"] = [coverage.as_json() for coverage in report.coverage]
     return {"runnable": report.runnable, **record}
 
 
@@ -127,6 +134,9 @@ def lines(report: Report) -> list[str]:
         said.append(f"longest: {report.longest_tokens} tokens, prompt and answer (job {printable(report.longest_id)})")
         kinds = ", ".join(f"{name} x {count}" for name, count in report.schemas.most_common(10))
         said.append(f"schemas: {kinds}")
+        said += [f"  {text}" for coverage in report.coverage[:SCHEMAS_SHOWN] for text in coverage.lines()]
+        if len(report.coverage) > SCHEMAS_SHOWN:
+            said.append(f"  ... and {len(report.coverage) - SCHEMAS_SHOWN} more schemas (--json lists all)")
         said.append(f"plan: {report.model}: {report.plan}")
     if report.cut:
         said.append(f"too long for a slot, to be cut or read in pieces: {report.cut}")
@@ -158,7 +168,7 @@ def _layouts(parts: Parts, requests: list[Request], computed: int) -> dict[str, 
     """What the settings' layout computes, and what the other one would."""
     chosen = parts.settings.layout
     other = next(name for name in LAYOUTS if name != chosen)
-    preparer = Preparer(parts.model, parts.guide, other)
+    preparer = Preparer(parts.model, parts.guide, replace(parts.settings.asking(), layout=other))
     return {chosen: computed, other: _over_windows([preparer.prepare(request.job, "", 0.0) for request in requests])}
 
 

@@ -72,6 +72,15 @@ Stop = Annotated[list[str] | None, typer.Option(help="End a free-text answer at 
 System = Annotated[str | None, typer.Option(help="System turn of jobs that have none.")]
 SchemaName = Annotated[str | None, typer.Option("--schema", help="Schema of jobs that name none.")]
 Schemas = Annotated[str | None, typer.Option(help="Folder of schemas. Default: schemas/ here or beside the job file.")]
+SchemaInPrompt = Annotated[str | None, typer.Option(help="on (default) or off: show the model its schema.")]
+OnBudget = Annotated[
+    str | None,
+    typer.Option(help="When max_tokens runs out under a schema: close (default) the answer, retry with more, or fail."),
+]
+Retries = Annotated[int | None, typer.Option(help="Tries more for an answer that fails its schema. Default: 1.")]
+Thinking = Annotated[
+    str | None, typer.Option(help="off (default), or the tokens a thinking model may think before it answers.")
+]
 Config = Annotated[Path | None, typer.Option(help="Settings file. Default: batchrun.toml here, or the user's own.")]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", help="Results file; - is standard output. Default: JOBS.results.jsonl.")
@@ -120,6 +129,10 @@ def run(
     seed: Seed = None,
     stop: Stop = None,
     schemas: Schemas = None,
+    schema_in_prompt: SchemaInPrompt = None,
+    on_budget: OnBudget = None,
+    retries: Retries = None,
+    thinking: Thinking = None,
     engine: Engine = None,
     weights: Weights = None,
     prefix: Prefix = None,
@@ -205,6 +218,10 @@ def check(
     seed: Seed = None,
     stop: Stop = None,
     schemas: Schemas = None,
+    schema_in_prompt: SchemaInPrompt = None,
+    on_budget: OnBudget = None,
+    retries: Retries = None,
+    thinking: Thinking = None,
     engine: Engine = None,
     weights: Weights = None,
     prefix: Prefix = None,

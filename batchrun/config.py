@@ -15,6 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 import platformdirs
 
+from batchrun.asking import LAYOUTS, Asking
 from batchrun.core import Defaults, Sampling
 from batchrun.errors import UsageError
 
@@ -23,8 +24,10 @@ PREFIX = "BATCHRUN_"
 OTHER_VARIABLES = ("BATCHRUN_CONFIG",)  # the path of the configuration file
 
 
-def _setting(default: Any, words: str, least: float | None = None, most: float | None = None) -> Any:
-    return field(default=default, metadata={"words": words, "least": least, "most": most})
+def _setting(
+    default: Any, words: str, least: float | None = None, most: float | None = None, *, or_number: bool = False
+) -> Any:
+    return field(default=default, metadata={"words": words, "least": least, "most": most, "or_number": or_number})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,10 @@ class Settings:
     stop: tuple[str, ...] = _setting((), "strings that end a free-text answer")
     system: str | None = _setting(None, "system turn of jobs that have none")
     schema: str | None = _setting(None, "schema of jobs that name none")
+    schema_in_prompt: str = _setting("on", "on or off: whether the model is shown the schema")
+    on_budget: str = _setting("close", "close, retry or fail: what becomes of an answer whose budget ends before it")
+    retries: int = _setting(1, "tries more for an answer that fails its schema", 0, 100)
+    thinking: str = _setting("off", "off, or the tokens a model may think before it answers", or_number=True)
     schemas: str | None = _setting(None, "folder that schema names are looked up in")
     prompt: str | None = _setting(None, "prompt of records that have none; {column} takes a column")
     document: str | None = _setting(None, "document of records that have none; {column} takes a column")
@@ -79,8 +86,13 @@ class Settings:
         sampling = Sampling(self.temperature, self.top_p, self.top_k, self.min_p, self.seed)
         return Defaults(self.max_tokens, sampling, self.stop, self.system, self.schema)
 
+    def asking(self) -> Asking:
+        """How jobs are put to the model."""
+        thinking = int(self.thinking) if self.thinking.isdigit() else 0
+        closes, grows = self.on_budget != "fail", self.on_budget == "retry"
+        return Asking(self.layout, self.schema_in_prompt == "on", closes, grows, thinking)
 
-LAYOUTS = ("prompt-first", "document-first")
+
 KV_FORMATS = ("auto", "f16", "q8_0")
 WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -88,11 +100,14 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "weights": WEIGHTS,
     "kv": KV_FORMATS,
     "layout": LAYOUTS,
+    "schema_in_prompt": ("on", "off"),
+    "on_budget": ("close", "retry", "fail"),
     "input_format": ("jsonl", "csv", "tsv"),
     "on_overflow": ("reject", "truncate-middle", "truncate-end", "chunk"),
     "output_format": ("jsonl", "openai", "csv"),
     "order": ("completion", "input"),
 }
+MOST_THINKING_TOKENS = 1 << 20
 
 
 def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
@@ -108,6 +123,9 @@ def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path
         value = getattr(settings, name)
         if value is not None and value not in known:
             raise UsageError(f"{name} {value!r} is unknown; expected {_one_of(known)}")
+    thinking = settings.thinking
+    if thinking != "off" and not (thinking.isdecimal() and 1 <= int(thinking) <= MOST_THINKING_TOKENS):
+        raise UsageError(f"thinking {thinking!r} is unknown; expected off, or a number of tokens of at least 1")
     if settings.kv == "q8_0" and settings.flash is False:
         raise UsageError("kv q8_0 needs flash attention; expected --kv f16, or no --no-flash")
     return settings
@@ -176,6 +194,8 @@ def _checked(name: str, value: Any, where: str) -> Any:
     """A value of the setting's kind and within its bounds."""
     kind = _kind(name)
     rule = next(f for f in fields(Settings) if f.name == name).metadata
+    if rule["or_number"] and type(value) is int:
+        value = str(value)
     if kind is tuple:
         value = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else value
         good = isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)

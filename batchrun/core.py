@@ -1,13 +1,22 @@
 """Value types that cross the borders between modules.
 
 All are frozen: what a module hands on, nobody changes.  The one mutable record, `sequence.Sequence`, stays between
-the scheduler and the engine.  This file knows no other module and no third-party name.
+the scheduler and the engine.  What a constraint on answers is lies in `constraint.py`; this file hands it on, and knows
+no other module and no third-party name.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+from batchrun.constraint import Accepted as Accepted
+from batchrun.constraint import Closed as Closed
+from batchrun.constraint import Constraint as Constraint
+from batchrun.constraint import Grammar as Grammar
+from batchrun.constraint import Language as Language
+from batchrun.constraint import Schema as Schema
+from batchrun.constraint import Thought as Thought
 
 
 class Status(StrEnum):
@@ -88,15 +97,6 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
-    """A JSON Schema as a job names it.  Two schemas are equal when their compact text is."""
-
-    name: str = field(compare=False)
-    text: str  # compact JSON, keys in the author's order
-    content: Any = field(compare=False)  # the parsed form of `text`
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One checked line of the input, with the run's defaults filled in."""
 
@@ -124,46 +124,13 @@ class Rejection:
     meta: Any = None
 
 
-class Constraint(Protocol):
-    """The grammar state of one row."""
-
-    def accept(self, token: int) -> "Accepted":
-        """Takes a drawn token and gives the tokens that the grammar now forces."""
-        ...
-
-    def allows(self, tokens: Seq[int]) -> int:
-        """How many of these tokens, one after the other, the grammar would take.  Changes nothing."""
-        ...
-
-
-class Grammar(Protocol):
-    """A compiled schema, ready to be started once per row.
-
-    `opening`: the tokens it forces before anything is drawn, the same for every row.
-    """
-
-    @property
-    def opening(self) -> tuple[int, ...]: ...
-
-    def start(self) -> Constraint:
-        """The state after the opening."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What a grammar said to a drawn token.  `ended`: nothing may follow.  `error`: the grammar gave up."""
-
-    forced: tuple[int, ...] = ()
-    ended: bool = False
-    error: str | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """A job made ready for the engine: token ids, and the grammar that its answer must obey.
 
     `taken_s`: the moment, on the run's clock, at which a burst took it; its times are counted from there.
+    `thinking_tokens`: what may be said before the answer, beside its budget.  `attempt`: which try at the job this is;
+    `refusals`: how many before it failed their schema.
     """
 
     job: Job
@@ -171,6 +138,9 @@ class Request:
     tokens: tuple[int, ...]
     grammar: Grammar | None = None
     taken_s: float = 0.0
+    thinking_tokens: int = 0
+    attempt: int = 1
+    refusals: int = 0
 
     @property
     def opening(self) -> tuple[int, ...]:
@@ -178,9 +148,14 @@ class Request:
         return self.grammar.opening if self.grammar else ()
 
     @property
+    def budget_tokens(self) -> int:
+        """Tokens that may be said, thoughts and answer."""
+        return self.thinking_tokens + self.job.max_tokens
+
+    @property
     def need_tokens(self) -> int:
         """Cells that this request can come to fill: its prompt and its whole budget."""
-        return len(self.tokens) + self.job.max_tokens
+        return len(self.tokens) + self.budget_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +303,7 @@ class Completion:
     tokens: tuple[int, ...] = ()
     near_ties: tuple[tuple[int, float], ...] = ()
     error: str | None = None
+    closed: frozenset[Closed] = frozenset()
     engine_failed: bool = False  # not the row's own doing: it may run again
 
 
@@ -348,5 +324,17 @@ class Result:
     model: str
     digest: str
     meta: Any
+    closed_by_budget: bool = False
+    closed_by_runaway: bool = False
+    verbatim: tuple["Quote", ...] = ()
     document: Any = None  # where it was cut: its characters, and the pieces that were read
     copy_of: str | None = None  # the equal job that was computed in its place
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Where a verbatim string stands: `document[start:end]`.  `path`: a JSON pointer into the answer."""
+
+    path: str
+    start: int
+    end: int

@@ -9,9 +9,10 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from typing import NamedTuple
 
 from batchrun.backends.base import Backend, Tokenizer
-from batchrun.core import Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
+from batchrun.core import Accepted, Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
 from batchrun.cost import Cost, work
 from batchrun.errors import BackendError
 from batchrun.guide import Guide
@@ -33,6 +34,19 @@ FAILURES_TOLERATED = 8
 
 
 OnTokens = Callable[[Request, tuple[int, ...]], None]
+
+
+class _Piece(NamedTuple):
+    """What one draw adds.  `is_turn`: from here on other masks hold than those that were made for this step."""
+
+    tokens: tuple[int, ...] = ()
+    finish: FinishReason | None = None
+    is_turn: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no draw behind it counts."""
+        return self.is_turn or self.finish is not None
 
 
 class Engine:
@@ -135,6 +149,7 @@ class Engine:
         if step.feeds:
             self._count(step, model_s)
         said = list(self._outcomes(step, drawn, now_s))
+        guide_s = self._clock() - now_s
         if not step.prefill_tokens:
             tokens = sum(len(outcome.tokens) for outcome in said)
             self._width.saw(step.decoding_rows, tokens, model_s, waiting=self.waiting > 0)
@@ -145,7 +160,8 @@ class Engine:
         self._failures = 0 if step.feeds else self._failures
         self.meter.model_s += model_s
         self.meter.masks_s += masks_s
-        self.meter.host_s += self._clock() - started_s - model_s - masks_s
+        self.meter.guide_s += guide_s
+        self.meter.host_s += self._clock() - started_s - model_s - masks_s - guide_s
         return completions
 
     def _run(self, step: Step) -> tuple[list[Drawn], float, float]:
@@ -214,16 +230,16 @@ class Engine:
             sequence.first_token_s = now_s
         sequence.last_token_s = now_s
         said: list[int] = []
-        count, finish = 0, None
-        while not finish and len(said) < len(drawn) and (chained or matching(feed.proposal, said) == len(said)):
-            piece, finish = self._said(sequence, said, drawn[len(said)])
-            count += bool(piece)
-            said += piece
+        count, piece = 0, _Piece()
+        while not piece.is_last and len(said) < len(drawn) and (chained or matching(feed.proposal, said) == len(said)):
+            piece = self._said(sequence, said, drawn[len(said)])
+            count += bool(piece.tokens)
+            said += piece.tokens
         self.meter.proposed_tokens += feed.proposed
         self.meter.accepted_tokens += matching(feed.proposal, said)
-        return Outcome(feed.slot, tuple(said), finish, count)
+        return Outcome(feed.slot, tuple(said), piece.finish, count)
 
-    def _said(self, sequence: Sequence, said: list[int], drawn: Drawn) -> tuple[tuple[int, ...], FinishReason | None]:
+    def _said(self, sequence: Sequence, said: list[int], drawn: Drawn) -> "_Piece":
         """The tokens that a draw adds behind what was said in this step: itself, and those it forces."""
         token = drawn.token
         if drawn.margin < NEAR_TIE_LOGITS:
@@ -234,16 +250,25 @@ class Engine:
             self._trails.saw(sequence.trail.run, sequence.trail.says(token))
         own = () if token in self._tokenizer.stop_tokens else (token,)
         if sequence.constraint:  # it is asked about an end too: one that gave up allows nothing but an end
-            accepted = sequence.constraint.accept(token)
-            sequence.error = accepted.error
-            ends = accepted.ended or not own
-            finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if ends else None
-            return (*own, *accepted.forced), finish
+            accepted = sequence.constraint.accept(token, sequence.left_tokens - len(said))
+            return self._guided(sequence, len(said), own, accepted)
         if not own:
-            return (), FinishReason.STOP
+            return _Piece(finish=FinishReason.STOP)
         stop = sequence.request.job.stop if sequence.request else ()
         stops = stop and self._stopped([*sequence.completion, *said, token], stop)
-        return own, FinishReason.STOP if stops else None
+        return _Piece(own, FinishReason.STOP if stops else None)
+
+    def _guided(self, sequence: Sequence, said_tokens: int, own: tuple[int, ...], accepted: Accepted) -> "_Piece":
+        """What a grammar made of a drawn token."""
+        sequence.error = accepted.error
+        sequence.closed |= {accepted.closed} if accepted.closed else set()
+        tokens = (*(() if accepted.dropped else own), *accepted.forced)
+        if accepted.thought:
+            sequence.starts_answer(said_tokens + len(tokens), accepted.thought.constraint)
+            tokens += accepted.thought.opening
+        ends = accepted.ended or not tokens
+        finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if ends else None
+        return _Piece(tokens, finish, is_turn=bool(accepted.closed or accepted.thought))
 
     def _stopped(self, completion: list[int], stop: tuple[str, ...]) -> bool:
         """Whether the last token completes a stop string.  Looks at the end of the answer only."""
@@ -253,7 +278,7 @@ class Engine:
 
     def _tell(self, spoke: Iterable[Sequence]) -> None:
         if self._on_tokens:
-            for sequence in spoke:
+            for sequence in [each for each in spoke if not each.thinks]:
                 new = tuple(sequence.completion[sequence.told_tokens :])
                 sequence.told_tokens += len(new)
                 assert sequence.request is not None, "a prefix says nothing"
@@ -284,6 +309,7 @@ class Engine:
             tokens=tuple(sequence.completion),
             near_ties=tuple(sequence.near_ties),
             error=sequence.error,
+            closed=frozenset(sequence.closed),
         )
 
     def _text(self, sequence: Sequence, request: Request) -> str:

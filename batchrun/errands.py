@@ -62,6 +62,12 @@ class Errands:
         self._open[errand.request] = errand
         return errand.request
 
+    def renew(self, request: Request, again: Request) -> None:
+        """The errand is tried again: it is found by its new request from now on."""
+        errand = self._open.pop(request)
+        errand.request = again
+        self._open[again] = errand
+
     def of(self, request: Request) -> Errand:
         return self._open[request]
 

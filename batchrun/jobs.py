@@ -19,7 +19,7 @@ from batchrun.key_table import KeyTable, key_of
 from batchrun.line import Line, Origin
 from batchrun.lines import LINE_BYTES
 from batchrun.records import named, parse_object, refuse, shown
-from batchrun.schemas import SchemaFolders
+from batchrun.schema_folders import SchemaFolders
 from batchrun.templates import Layout
 
 ROLES = ("system", "user", "assistant", "tool")

@@ -4,7 +4,7 @@ word that its group has an answer already.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from batchrun.core import (
@@ -23,6 +23,7 @@ from batchrun.errands import Errand, Errands
 from batchrun.journal import Journal
 from batchrun.journal_index import REUSABLE
 from batchrun.results import judge
+from batchrun.retries import Retries
 from batchrun.sink import Sink
 from batchrun.summary import Summary
 from batchrun.wholes import Whole
@@ -45,10 +46,19 @@ class Watch(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a completion came to.  `stands`: it is the job's result, and not to be followed by another try."""
+
+    result: Result
+    stands: bool = True
+
+
 class Outcomes:
     """The way from completions to results.  `ready`: requests that came of it and are to run next.
 
-    `pieces`: a journal for answers to pieces of documents, so that they outlive the run; `prepare` makes requests.
+    `pieces`: a journal for answers to pieces of documents, so that they outlive the run; `prepare` makes requests;
+    `retries` says which answers are asked for again.
     """
 
     def __init__(
@@ -58,12 +68,14 @@ class Outcomes:
         watch: Watch,
         model: str,
         prepare: Callable[[Job], Request],
+        retries: Retries,
         *,
         share_answers: bool = True,
     ) -> None:
         self.errands = Errands(share_answers)
         self.ready: deque[Request] = deque()
         self.suspects: deque[Request] = deque()  # to run again, alone: the engine failed under them
+        self.again: deque[tuple[int, Request]] = deque()  # tries for bursts after the one of that number
         self.lost: list[Request] = []  # to be cancelled: their group has its answer
         self.summary = Summary()
         self._sink = sink
@@ -71,6 +83,7 @@ class Outcomes:
         self._watch = watch
         self._model = model
         self._prepare = prepare
+        self._retries = retries
 
     # -- results that need no run
 
@@ -122,20 +135,29 @@ class Outcomes:
         self._run_pieces(whole, whole.jobs())
         self._finish_whole(whole)
 
-    def settle(self, completion: Completion, burst: int) -> Result | None:
-        """What a completion comes to, for the figures of its burst; None where its request is to run again."""
+    def settle(self, completion: Completion, burst: int, context: int) -> Settled | None:
+        """What a completion comes to, for the figures of its burst; None where the engine failed and it runs again.
+
+        `context`: tokens of a slot, which another try has to fit into.
+        """
         request = completion.request
         errand = self.errands.of(request)
         if completion.engine_failed and errand.attempt < TRIES:
             errand.attempt += 1
             self.suspects.append(request)
             return None
-        self.errands.remove(request)
-        result = replace(judge(completion, self._model, burst), attempt=errand.attempt, document=errand.document)
+        attempt = request.attempt + errand.attempt - 1
+        result = replace(judge(completion, self._model, burst), attempt=attempt, document=errand.document)
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
+        elif again := self._retries.next_try(completion, result, context):
+            self.errands.renew(request, again)
+            self.again.append((burst, again))
+            self.summary.tried_again += 1
+            return Settled(result, stands=False)
+        self.errands.remove(request)
         self._deliver(errand, result)
-        return result
+        return Settled(result)
 
     def end_unrun(self, request: Request) -> None:
         """A request is given up before it had a slot: its group has an answer."""
@@ -143,6 +165,7 @@ class Outcomes:
         for queue in (self.ready, self.suspects):
             if request in queue:
                 queue.remove(request)
+        self.again = deque(entry for entry in self.again if entry[1] is not request)
         self._deliver(errand, self._unrun(request.job, request.digest, Status.CANCELLED, self._won(request.job)))
 
     def _won(self, job: Job) -> Problem:

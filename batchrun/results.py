@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any
 
-from batchrun.core import Completion, FinishReason, Problem, Rejection, Result, Status, Timing, Usage
-from batchrun.schemas import MOST_NESTED, is_too_deep, validate
+from batchrun.core import Closed, Completion, FinishReason, Problem, Quote, Rejection, Result, Status, Timing, Usage
+from batchrun.schemas import MOST_NESTED, is_too_deep, quotes, validate
 
 OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """C1 controls, line and paragraph separators, and the marks that turn the direction of text around."""
@@ -21,6 +21,7 @@ def judge(completion: Completion, model: str, burst: int) -> Result:
     """The result of a completion.  `model`: its name as results show it."""
     job = completion.request.job
     status, output, errors = _verdict(completion)
+    verbatim = quotes(job.schema, output, job.document or "") if status is Status.OK and job.schema else ()
     return Result(
         id=job.id,
         index=job.index,
@@ -31,10 +32,13 @@ def judge(completion: Completion, model: str, burst: int) -> Result:
         usage=completion.usage,
         timing=completion.timing,
         burst=burst,
-        attempt=1,
+        attempt=completion.request.attempt,
         model=model,
         digest=completion.request.digest,
         meta=job.meta,
+        closed_by_budget=Closed.BUDGET in completion.closed,
+        closed_by_runaway=Closed.RUNAWAY in completion.closed,
+        verbatim=verbatim,
     )
 
 
@@ -63,6 +67,9 @@ def as_line(result: Result) -> bytes:
     """
     record = {name: getattr(result, name) for name in Result.__dataclass_fields__}
     record["errors"] = [_present(problem) for problem in result.errors]
+    record["verbatim"] = [
+        {name: getattr(quote, name) for name in Quote.__dataclass_fields__} for quote in result.verbatim
+    ]
     record["usage"] = {name: getattr(result.usage, name) for name in Usage.__dataclass_fields__}
     timing = result.timing
     record["timing"] = timing and {name: _rounded(getattr(timing, name)) for name in Timing.__dataclass_fields__}
@@ -96,7 +103,7 @@ def _verdict(completion: Completion) -> tuple[Status, Any, list[Problem]]:
     if completion.finish_reason is FinishReason.LENGTH:
         budget = completion.request.job.max_tokens
         return Status.TRUNCATED, text, [Problem("truncated", f"the answer was cut at max_tokens = {budget}")]
-    if schema is None:
+    if schema is None or not schema.is_json:
         return Status.OK, text, []
     try:
         output = json.loads(text)
@@ -105,7 +112,7 @@ def _verdict(completion: Completion) -> tuple[Status, Any, list[Problem]]:
         json.dumps(output, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:  # no JSON, half a surrogate pair, or a number beyond all floats
         return Status.INVALID, text, [Problem("not_json", f"the answer is not usable JSON: {_reason(error)}")]
-    problems = validate(schema, output)
+    problems = validate(schema, output, completion.request.job.document)
     return (Status.INVALID if problems else Status.OK), output, problems
 
 

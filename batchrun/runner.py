@@ -21,6 +21,7 @@ from batchrun.jobs import JobReader
 from batchrun.journal import Journal
 from batchrun.outcomes import Outcomes, Watch
 from batchrun.prefix import Planned
+from batchrun.retries import Retries
 from batchrun.selection import Selection, failure_limit
 from batchrun.sink import Sink
 from batchrun.source import Source
@@ -80,8 +81,10 @@ class Runner:
         self._longest_tokens = longest_tokens
         self._governor = FixedGovernor(parts.settings.burst_seconds, parts.settings.rest_seconds)
         self._failures = failure_limit(parts.settings.max_failures)
+        retries = Retries(parts.preparer, parts.settings.retries, parts.settings.asking().grows)
+        name, shares = parts.model.card.name, ends.share_answers
         self._outcomes = Outcomes(
-            ends.sink, ends.pieces, ends.watch, parts.model.card.name, self._request, share_answers=ends.share_answers
+            ends.sink, ends.pieces, ends.watch, name, self._request, retries, share_answers=shares
         )
         room = Room(lambda request: self._loaded_worker().fits(request), lambda: self._loaded_worker().context)
         self._intake = Intake(parts, reader, ends.source, ends.sink, ends.selection, self._outcomes, room, ends.clock)
@@ -162,6 +165,7 @@ class Runner:
 
     def _next(self, *, wait: bool) -> Planned | None:
         """The next request of the window, which reads on where it has room."""
+        self._take_again()
         for _ in range(self._window.wants):
             request = self._next_request(wait=wait and not self._window)
             if request is None:
@@ -169,7 +173,13 @@ class Runner:
             self._window.add(request)
             if self._window.full:
                 break
-        return self._window.first(last=self._intake.ended)
+        return self._window.first(last=self._intake.ended and not self._outcomes.again)
+
+    def _take_again(self) -> None:
+        """Jobs that are tried again join the window once the burst that they failed in is over."""
+        again = self._outcomes.again
+        while again and (not self._burst or self._burst.number > again[0][0]):
+            self._window.add(again.popleft()[1])
 
     def _retry_alone(self) -> None:
         """Runs a request again under which the engine failed, with nobody beside it: so the one to blame is found."""
@@ -238,9 +248,9 @@ class Runner:
                 self._window.add(request)
 
     def _finish(self, worker: Worker, completion: Completion) -> None:
-        result = self._outcomes.settle(completion, self._open_burst(worker).number)
-        if result:
-            worker.count(result)
+        settled = self._outcomes.settle(completion, self._open_burst(worker).number, worker.context)
+        if settled:
+            worker.count(completion, settled.result, stands=settled.stands)
 
     def _expire(self, worker: Worker) -> None:
         """Takes rows out whose time is up."""
@@ -268,7 +278,7 @@ class Runner:
 
     def _end_burst(self, burst: Burst) -> None:
         """Closes the burst; rests if more is to come."""
-        more = bool(self._window) or not self._intake.ended
+        more = bool(self._window or self._outcomes.again) or not self._intake.ended
         rest_s = burst.allowance.rest_s if more and not self._stopped() else 0.0
         stats = self._loaded_worker().end(rest_s)
         self._burst = None

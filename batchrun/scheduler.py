@@ -157,9 +157,8 @@ class Scheduler:
         ended = []
         for outcome in outcomes:
             sequence = self._running[outcome.slot]
-            request = sequence.request
-            assert request is not None, "a prefix is never drawn from"
-            room = request.job.max_tokens - sequence.completion_tokens
+            assert sequence.request is not None, "a prefix is never drawn from"
+            room = sequence.left_tokens
             sequence.tokens.extend(outcome.tokens[:room])
             sequence.forced_tokens += max(0, min(len(outcome.tokens), room) - outcome.drawn)
             sequence.finish = outcome.finish
@@ -173,9 +172,9 @@ class Scheduler:
         return ended
 
     def _keep(self, sequence: Sequence, proposal: Iterable[int], said: tuple[int, ...]) -> None:
-        """A proposal lies in the slot: as much of it as was said stays there."""
+        """A proposal lies in the slot: as much of it as was said stays there, up to the token to draw after."""
         proposed = tuple(proposal)
-        kept = matching(proposed, said)
+        kept = min(matching(proposed, said), len(said) - 1)
         sequence.fed += kept
         assert sequence.fed < len(sequence.tokens), "the last draw is never in its slot yet"
         if kept < len(proposed):
@@ -352,6 +351,6 @@ class Scheduler:
         if sequence.request is None or end < len(sequence.tokens):
             return Feed(sequence.slot, sequence.fed, fed, None)
         job = sequence.request.job
-        room = min(room, job.max_tokens - sequence.completion_tokens - 1)
+        room = min(room, sequence.left_tokens - 1)
         proposal, sequence.proposal = sequence.proposal[: max(room, 0)], ()
         return Feed(sequence.slot, sequence.fed, [*fed, *proposal], job.sampling, len(proposal))

@@ -1,34 +1,29 @@
-"""JSON Schemas: found, checked, and used to validate answers.  The only file that knows jsonschema.
+"""JSON Schemas: checked, and used to validate answers.  The only file that validates with jsonschema.
 
-A schema is named by a file in a schemas folder, by a path, or given inline.  Validation follows the draft that
-`$schema` names (2020-12 otherwise) and checks formats.  References are resolved inside the schema and to the published
-meta-schemas; nothing is ever fetched.
+Validation follows the draft that `$schema` names (2020-12 otherwise) and checks formats.  References are resolved
+inside the schema and to the published meta-schemas (`references.py`); nothing is ever fetched.
 """
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
 import jsonschema
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
-from batchrun.confinement import Outside, resolved_below
-from batchrun.core import Problem, Schema
+from batchrun.core import Language, Problem, Quote, Schema
 from batchrun.errors import JobError
-from batchrun.line import Origin
+from batchrun.grounding import KEYWORD, demands_document, document
+from batchrun.references import draft_of, registry_with
 from batchrun.time_limit import time_limit
 
 VALIDATORS_KEPT = 256
 PROBLEMS_SHOWN = 8
-CHECK_S = 2.0
+CHECK_S = 1.0
 MOST_BYTES = 4 << 20
 MOST_NESTED = 100
 """Levels of a JSON value.  Deeper ones are refused where they come in: nothing later then meets a recursion limit."""
@@ -37,66 +32,16 @@ CHECKER_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, Val
 """What checks inside jsonschema let out: for `a{99999999999999999999}` as a pattern, for a number beyond all floats."""
 
 
-class SchemaFolders:
-    """Where the schema names of a job file are looked up: `folders` for names, `bases` for relative paths."""
+def validate(schema: Schema, value: Any, text: str | None = None) -> list[Problem]:
+    """What is wrong with an answer, at most `PROBLEMS_SHOWN` things, each with its place; empty if it is valid.
 
-    def __init__(self, folders: Sequence[Path], bases: Sequence[Path]) -> None:
-        self._folders = folders
-        self._bases = bases
-        self._by_name: dict[tuple[str | Path, ...], Schema] = {}
-
-    def load(self, value: Any, origin: Origin | None = None) -> Schema:
-        """The schema that a job names or holds.  Raises JobError: unknown, unreadable, or no valid schema.
-
-        `origin`: of a line that names it, whose files must lie below its root or in one of the folders.  None: the user
-        names it, and any file will do.
-        """
-        if not isinstance(value, str):
-            return checked("inline", _compact("inline", value))
-        key = (value, *((origin.base, origin.root) if origin else ()))
-        if key not in self._by_name:
-            self._by_name[key] = self._read(value, origin)
-        return self._by_name[key]
-
-    def _read(self, name: str, origin: Origin | None) -> Schema:
-        path = self._find(name, origin)
-        try:
-            with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
-            _check_size(name, len(data))
-            return checked(name, _compact(name, json.loads(data.decode("utf-8-sig"))))
-        except OSError as error:
-            raise JobError(Problem("schema_unreadable", f"schema {name!r}: {error.strerror}")) from error
-        except (ValueError, RecursionError) as error:
-            raise JobError(Problem("schema_invalid", f"schema {name!r} is not JSON: {error}")) from error
-
-    def _find(self, name: str, origin: Origin | None) -> Path:
-        is_path = "/" in name or name.endswith(".json")
-        bases = (*self._bases, origin.base) if origin else self._bases
-        by_path = [place / name for place in (*bases, *self._folders)]
-        places = by_path if is_path else [folder / f"{name}.json" for folder in self._folders]
-        for path in places:
-            try:
-                if path.is_file():
-                    return resolved_below(path, origin.root, *self._folders) if origin else path
-            except Outside:
-                message = f"schema {_named(name)} lies outside of {_named(str(origin and origin.root))}; see --root"
-                raise JobError(Problem("schema_unreadable", message)) from None
-            except OSError as error:
-                raise JobError(Problem("schema_unreadable", f"schema {_named(name)}: {error.strerror}")) from error
-        known = sorted({file.stem for folder in self._folders if folder.is_dir() for file in folder.glob("*.json")})
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known[:10]) or 'none'}"
-        raise JobError(Problem("schema_unknown", f"schema {_named(name)} not found{'' if is_path else hint}"))
-
-
-def validate(schema: Schema, value: Any) -> list[Problem]:
-    """What is wrong with an answer, at most `PROBLEMS_SHOWN` things, each with its place; empty if it is valid."""
+    `text`: the document that verbatim strings have to stand in.
+    """
     try:
         with time_limit(CHECK_S):
             return [
-                Problem("schema", _short(error.message), path=pointer(error.absolute_path))
-                for error, _ in zip(_validator(schema).iter_errors(value), range(PROBLEMS_SHOWN), strict=False)
+                Problem(_code(error), _short(error.message), path=pointer(error.absolute_path))
+                for error, _ in zip(_checker(schema, text).iter_errors(value), range(PROBLEMS_SHOWN), strict=False)
             ]
     except TimeoutError:
         return [Problem("schema", f"the answer could not be checked within {CHECK_S:g} s: see the schema's patterns")]
@@ -108,12 +53,39 @@ def validate(schema: Schema, value: Any) -> list[Problem]:
         return [Problem("schema", f"the answer could not be checked: {_short(str(error))}")]
 
 
+def quotes(schema: Schema, value: Any, text: str) -> tuple[Quote, ...]:
+    """Where in a document the verbatim strings of a valid answer stand."""
+    found: dict[str, Quote] = {}
+    waiting = list(_grounded(schema, text, lambda place: True).iter_errors(value)) if schema.is_grounded else []
+    while waiting:
+        error = waiting.pop()
+        waiting += error.context or ()
+        place = document(text).find(str(error.instance)) if error.validator == KEYWORD else None
+        if place:
+            path = pointer(error.absolute_path)
+            found[path] = Quote(path, *place)
+    return tuple(found[path] for path in sorted(found))
+
+
+def is_valid_text(schema: Schema, text: str | None, answer: bytes) -> bool:
+    """Whether an answer is JSON that passes a schema.  `text`: the document, as for `validate`."""
+    try:
+        return not validate(schema, json.loads(answer), text)
+    except (ValueError, RecursionError):
+        return False
+
+
 @lru_cache(maxsize=VALIDATORS_KEPT)
 def checked(name: str, text: str) -> Schema:
-    """A schema from its compact text.  Raises JobError where it is no valid JSON Schema."""
+    """A schema from its compact text.  Raises JobError where it is no valid JSON Schema.
+
+    `{"regex": "..."}` and `{"lark": "..."}` are constraints in other languages: the grammar engine checks them.
+    """
     content = json.loads(text)
     if not isinstance(content, dict | bool):
         raise JobError(Problem("schema_invalid", f"schema {name!r} is {kind_of(content)}; expected an object"))
+    if language := _other_language(content):
+        return Schema(name, text, content, language)
     try:
         with time_limit(CHECK_S):
             _class(content).check_schema(cast(dict[str, Any], content))  # booleans are schemas too, its stub forgets
@@ -129,7 +101,14 @@ def checked(name: str, text: str) -> Schema:
     except CHECKER_FAILURES as error:
         message = f"schema {name!r} is not a valid JSON Schema: {_short(str(error))}"
         raise JobError(Problem("schema_invalid", message)) from error
-    return Schema(name, text, content)
+    return Schema(name, text, content, is_grounded=demands_document(content))
+
+
+def _other_language(content: Any) -> Language | None:
+    for keyword, language in (("regex", Language.REGEX), ("lark", Language.LARK)):
+        if isinstance(content, dict) and content.keys() == {keyword} and isinstance(content[keyword], str):
+            return language
+    return None
 
 
 def pointer(path: Iterable[str | int]) -> str:
@@ -148,13 +127,52 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
+def admits(schema: Schema, part: Any, value: Any) -> bool:
+    """Whether a value passes a part of a schema, taken by itself; True where that cannot be told."""
+    cls = draft_of(part, _class(schema.content))
+    try:
+        with time_limit(CHECK_S):
+            return bool(cls(part, registry=registry_with(part), format_checker=_formats(cls)).is_valid(value))
+    except (TimeoutError, Unresolvable, RecursionError, *CHECKER_FAILURES):
+        return True
+
+
+def knows_format(schema: Schema, name: str) -> bool:
+    """Whether answers to a schema are checked for a format."""
+    return name in _formats(_class(schema.content)).checkers
+
+
+def _checker(schema: Schema, text: str | None) -> Validator:
+    if not schema.is_grounded:
+        return _validator(schema)
+    return _grounded(schema, text or "", lambda place: place is None)
+
+
+def _grounded(schema: Schema, text: str, refuses: Callable[[tuple[int, int] | None], bool]) -> Validator:
+    """A validator that looks verbatim strings up in a document, and refuses those whose place `refuses`."""
+
+    def check(_: Validator, wanted: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
+        if wanted is True and isinstance(value, str) and refuses(document(text).find(value)):
+            yield jsonschema.ValidationError(f"not in document: {value!r}")
+
+    cls = _class(schema.content)
+    extend: Callable[..., type[Validator]] = jsonschema.validators.extend
+    extended = extend(cls, {KEYWORD: check})
+    return extended(schema.content, registry=registry_with(schema.content), format_checker=_formats(cls))
+
+
+def _code(error: jsonschema.ValidationError) -> str:
+    return "not_in_document" if error.validator == KEYWORD else "schema"
+
+
 @lru_cache(maxsize=VALIDATORS_KEPT)
 def _validator(schema: Schema) -> Validator:
     cls = _class(schema.content)
     # a registry of our own: the default one would fetch references from the network
-    return cls(schema.content, registry=REGISTRY, format_checker=_formats(cls))
+    return cls(schema.content, registry=registry_with(schema.content), format_checker=_formats(cls))
 
 
+@cache
 def _formats(cls: type[Validator]) -> jsonschema.FormatChecker:
     """The formats of a draft.  IRIs are checked as the URIs they map to, which needs no grammar compiled at start."""
     known = cls.FORMAT_CHECKER
@@ -171,19 +189,10 @@ def _as_uri(iri: str) -> str:
 
 
 def _class(content: Any) -> type[Validator]:
-    """The draft that `$schema` names.  One that is no text is left for that draft's own check to refuse."""
-    if isinstance(content, dict) and not isinstance(content.get("$schema", ""), str):
-        return jsonschema.Draft202012Validator
-    return validator_for(content, default=jsonschema.Draft202012Validator)
+    return draft_of(content, jsonschema.Draft202012Validator)
 
 
-def _check_size(name: str, size: int) -> None:
-    if size > MOST_BYTES:
-        message = f"schema {_named(name)} is over {MOST_BYTES} bytes; expected a smaller one"
-        raise JobError(Problem("schema_invalid", message))
-
-
-def _compact(name: str, value: Any) -> str:
+def compact(name: str, value: Any) -> str:
     """A schema as text that every later step can hold: no NaN, no half of a surrogate pair, no endless nesting."""
     if is_too_deep(value):
         raise JobError(Problem("schema_invalid", f"schema {name!r} is nested more than {MOST_NESTED} levels deep"))
@@ -194,16 +203,24 @@ def _compact(name: str, value: Any) -> str:
         raise JobError(Problem("schema_invalid", f"schema {name!r} holds half a surrogate pair")) from error
     except ValueError as error:
         raise JobError(Problem("schema_invalid", f"schema {name!r} is not JSON: {error}")) from error
-    _check_size(name, len(text))
+    check_size(name, len(text))
     return text
+
+
+def check_size(name: str, size: int) -> None:
+    """Raises JobError for a schema of so many bytes that holding it in every form would cost too much."""
+    if size > MOST_BYTES:
+        message = f"schema {named(name)} is over {MOST_BYTES} bytes; expected a smaller one"
+        raise JobError(Problem("schema_invalid", message))
+
+
+def named(name: str) -> str:
+    """A schema's name, as messages show it."""
+    return repr(name if len(name) <= 80 else name[:77] + "...")
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:200]} ... {text[-80:]}"
-
-
-def _named(name: str) -> str:
-    return repr(name if len(name) <= 80 else name[:77] + "...")
 
 
 def kind_of(value: Any) -> str:

@@ -7,7 +7,7 @@ no second list that could drift from this one.
 
 from dataclasses import dataclass, field
 
-from batchrun.core import Constraint, FinishReason, Request
+from batchrun.core import Closed, Constraint, FinishReason, Request
 from batchrun.lookup import Trail
 from batchrun.prefix import Prefix
 
@@ -35,6 +35,9 @@ class Sequence:
     proposal: tuple[int, ...] = ()  # to be tried with the next feed that draws
     near_ties: list[tuple[int, float]] = field(default_factory=list)
     error: str | None = None
+    closed: set[Closed] = field(default_factory=set)
+    thought_tokens: int = 0  # said before the answer
+    spared_tokens: int = 0  # of the budget for thoughts
     admitted_s: float = 0.0
     first_token_s: float | None = None
     last_token_s: float = 0.0
@@ -55,6 +58,24 @@ class Sequence:
         return len(self.tokens) - self.prompt_tokens
 
     @property
+    def left_tokens(self) -> int:
+        """What is left of the budget.  Thoughts that were spared do not make the answer longer."""
+        budget = self.request.budget_tokens if self.request else 0
+        return budget - self.spared_tokens - self.completion_tokens
+
+    @property
+    def thinks(self) -> bool:
+        """Whether what it says is not yet the answer."""
+        return self.request is not None and self.request.thinking_tokens > 0 and not self.thought_tokens
+
+    def starts_answer(self, more: int, constraint: Constraint | None) -> None:
+        """The answer begins after `more` tokens that are still to be appended."""
+        assert self.request is not None, "a prefix has no thoughts"
+        self.constraint = constraint
+        self.thought_tokens = self.completion_tokens + more
+        self.spared_tokens = max(0, self.request.thinking_tokens - self.thought_tokens)
+
+    @property
     def completion(self) -> list[int]:
         """The tokens of the answer so far."""
-        return self.tokens[self.prompt_tokens :]
+        return self.tokens[self.prompt_tokens + self.thought_tokens :]

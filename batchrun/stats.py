@@ -29,6 +29,7 @@ class Meter:
     prefill_kcells: float = 0.0  # thousands of cells that prefill attended to
     model_s: float = 0.0
     masks_s: float = 0.0
+    guide_s: float = 0.0  # taking drawn tokens: grammar states, ways home
     host_s: float = 0.0
     near_ties: int = 0
     upkeep: Upkeep = field(default_factory=Upkeep)
@@ -45,14 +46,23 @@ class Tally:
     forced_tokens: int = 0
     ttft_s: list[float] = field(default_factory=list)
     total_s: list[float] = field(default_factory=list)
+    closed_by_budget: int = 0
+    closed_by_runaway: int = 0
+    spared_tokens: int = 0  # of the budgets of answers that ran away
+    tried_again: int = 0
 
-    def add(self, result: Result) -> None:
-        self.statuses[result.status.value] += 1
+    def add(self, result: Result, spared_tokens: int = 0, *, stands: bool = True) -> None:
+        """Counts a result; one that does not stand is tried again, and counts by what it cost only."""
+        self.statuses[result.status.value] += stands
+        self.tried_again += not stands
+        self.closed_by_budget += result.closed_by_budget and stands
+        self.closed_by_runaway += result.closed_by_runaway and stands
+        self.spared_tokens += spared_tokens if result.closed_by_runaway else 0
         self.prompt_tokens += result.usage.prompt_tokens
         self.cached_tokens += result.usage.cached_tokens
         self.completion_tokens += result.usage.completion_tokens
         self.forced_tokens += result.usage.forced_tokens
-        if result.timing:
+        if result.timing and stands:
             self.total_s.append(result.timing.total_s)
             if result.timing.ttft_s is not None:
                 self.ttft_s.append(result.timing.ttft_s)
@@ -76,6 +86,7 @@ class BurstStats:
     tokens_per_s: float
     validated_per_min: float
     near_ties: int
+    guide: dict[str, int]
     predicted_s: float
     slots: dict[str, int]
     width: dict[str, Any]
@@ -111,7 +122,7 @@ def burst_stats(
     return BurstStats(
         burst=burst,
         started_at=started_at,
-        jobs=dict(sorted(tally.statuses.items())),
+        jobs=dict(sorted((+tally.statuses).items())),
         tokens={
             "prompt": tally.prompt_tokens,
             "cached": tally.cached_tokens,
@@ -127,6 +138,7 @@ def burst_stats(
             "wall": round(wall_s, 4),
             "model": round(meter.model_s, 4),
             "masks": round(meter.masks_s, 4),
+            "guide": round(meter.guide_s, 4),
             "host": round(meter.host_s, 4),
             "rest": round(rest_s, 4),
         },
@@ -137,6 +149,12 @@ def burst_stats(
         tokens_per_s=round(tally.completion_tokens / wall, 2),
         validated_per_min=round(60 * tally.statuses[Status.OK.value] / wall, 2),
         near_ties=meter.near_ties,
+        guide={
+            "closed_by_budget": tally.closed_by_budget,
+            "closed_by_runaway": tally.closed_by_runaway,
+            "spared_tokens": tally.spared_tokens,
+            "tried_again": tally.tried_again,
+        },
         predicted_s=round(predicted_s, 2),
         slots=slots,
         width=width,

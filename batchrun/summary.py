@@ -23,6 +23,8 @@ class Summary:
     cached_tokens: int = 0
     completion_tokens: int = 0
     forced_tokens: int = 0
+    closed: int = 0  # answers that were led to an end inside their budget
+    tried_again: int = 0
     interrupted: bool = False
     too_many_failures: bool = False
     spared: int = 0  # results of jobs that did not have to run: their group has its answer
@@ -51,6 +53,7 @@ class Summary:
         self.spared += spared
         if result.errors and not spared:
             self.reasons[f"{result.status}: {result.errors[0].code}"] += 1
+        self.closed += result.closed_by_budget
         self.prompt_tokens += result.usage.prompt_tokens
         self.cached_tokens += result.usage.cached_tokens
         self.completion_tokens += result.usage.completion_tokens
@@ -73,6 +76,12 @@ def lines(summary: Summary, where: str) -> list[str]:
             f"{summary.cached_tokens} of {summary.prompt_tokens} prompt tokens from shared prefixes, "
             f"{summary.forced_tokens} of {summary.completion_tokens} answer tokens forced"
         )
+    if summary.closed:
+        said.append(
+            f"{summary.closed} {_plural('answer', summary.closed)} closed inside the budget: see closed_by_budget"
+        )
+    if summary.tried_again:
+        said.append(f"{summary.tried_again} further {'try' if summary.tried_again == 1 else 'tries'}")
     said += [f"{count} {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
     if summary.earlier_not_ok:
         said.append(f"{summary.earlier_not_ok} of those done before are not ok")

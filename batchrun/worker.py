@@ -92,9 +92,10 @@ class Worker:
             self._cost.saw_answer(answer_share(completion))
         return completions
 
-    def count(self, result: Result) -> None:
-        """Counts a judged result into the burst."""
-        self._tally.add(result)
+    def count(self, completion: Completion, result: Result, *, stands: bool = True) -> None:
+        """Counts a judged result into the burst; one that does not stand is tried again."""
+        spared = completion.request.job.max_tokens - completion.usage.completion_tokens
+        self._tally.add(result, max(0, spared), stands=stands)
 
     def cancel(self, request: Request) -> Completion | None:
         """Takes a request out at this token boundary; gives what it had said, if it had a slot."""

@@ -20,7 +20,7 @@ from batchrun.journal import Journal
 from batchrun.line import Line, Origin
 from batchrun.lines import LineReader
 from batchrun.results import as_line, reject
-from batchrun.schemas import SchemaFolders
+from batchrun.schema_folders import SchemaFolders
 from batchrun.tables import TableReader
 from batchrun.templates import Layout, Template
 

@@ -18,7 +18,7 @@ from batchrun.core import GROUP_WON, Defaults, FinishReason, Job, Message, Probl
 from batchrun.errors import JobError
 from batchrun.jobs import JobReader
 from batchrun.results import as_line
-from batchrun.schemas import SchemaFolders
+from batchrun.schema_folders import SchemaFolders
 
 NAME = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 HI = [{"role": "user", "content": "hi"}]

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
@@ -320,7 +321,7 @@ def test_every_line_ends_as_exactly_one_result_and_harms_no_neighbour(folder: Pa
         11: "bad_json",
         12: "document_unreadable",
         13: "schema_invalid",
-        14: "schema_not_supported",
+        14: "schema_invalid",
         15: "schema_unknown",
         16: "budget_too_small",
     }
@@ -588,3 +589,60 @@ def test_fresh_and_force_forget_the_replaced_results_too(tmp_path: Path) -> None
     batchrun(tmp_path, "run", path.name, "--max-tokens", "301")
     batchrun(tmp_path, "run", path.name, "--max-tokens", "301", "--fresh", "--force")
     assert "nothing to do" not in batchrun(tmp_path, "run", path.name, "--max-tokens", "300").err
+
+
+# -- structured output
+
+LIST = {"type": "array", "items": {"type": "string"}}
+TEXTS = [
+    {"id": "pattern", "prompt": "p", "schema": {"regex": "[A-Z]{2}-[0-9]{3}"}},
+    {"id": "grammar", "prompt": "p", "schema": {"lark": 'start: "go" (" go")~1..3'}},
+    {"id": "choice", "prompt": "p", "schema": {"enum": ["yes", "no"]}},
+    {"id": "closed", "prompt": "p", "schema": LIST, "max_tokens": 9},
+]
+
+
+def test_constraints_of_all_languages_hold_and_budgets_close_answers(folder: Path) -> None:
+    write_jobs(folder / "texts.jsonl", TEXTS)
+    run = batchrun(folder, "run", "texts.jsonl", "--context", "1024")
+    assert run.status == 0
+    assert "1 answer closed inside the budget" in run.err
+    by_id = {record["id"]: record for record in read(folder / "texts.results.jsonl")}
+    assert re.fullmatch("[A-Z]{2}-[0-9]{3}", by_id["pattern"]["output"])
+    assert set(by_id["grammar"]["output"].split()) == {"go"}
+    assert by_id["choice"]["output"] in ("yes", "no")
+    assert by_id["closed"]["closed_by_budget"]
+    assert by_id["closed"]["usage"]["completion_tokens"] <= 9
+    assert isinstance(by_id["closed"]["output"], list)
+
+
+def test_an_answer_whose_budget_ends_is_retried_or_cut_where_asked(folder: Path) -> None:
+    write_jobs(folder / "texts.jsonl", TEXTS[3:])
+    cut = batchrun(folder, "run", "texts.jsonl", "--on-budget", "fail", "-o", "cut.jsonl", "--context", "1024")
+    assert cut.status == 3
+    assert read(folder / "cut.jsonl")[0]["status"] == "truncated"
+    grown = batchrun(folder, "run", "texts.jsonl", "--on-budget", "retry", "-o", "grown.jsonl", "--context", "1024")
+    assert grown.status == 0
+    (record,) = read(folder / "grown.jsonl")
+    assert record["attempt"] > 1
+    assert record["usage"]["completion_tokens"] > 9 or not record["closed_by_budget"]
+
+
+def test_an_invalid_answer_is_tried_again_and_says_so(folder: Path) -> None:
+    late = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 8, "maxItems": 8, "uniqueItems": True}
+    write_jobs(folder / "late.jsonl", [{"id": "late", "prompt": "p", "schema": late}])
+    run = batchrun(folder, "run", "late.jsonl", "--retries", "2")
+    assert run.status == 3
+    assert "2 further tries" in run.err
+    (record,) = read(folder / "late.results.jsonl")
+    assert (record["status"], record["attempt"]) == ("invalid", 3)
+
+
+def test_check_sorts_the_keywords_of_every_schema(folder: Path) -> None:
+    late = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True, "title": "t"}
+    write_jobs(folder / "late.jsonl", [{"id": "late", "prompt": "p", "schema": late}])
+    run = batchrun(folder, "check", "late.jsonl")
+    assert "3 keywords enforced while decoding, 1 checked after it, 1 annotations; shortest answer 2 tokens" in run.out
+    assert "checked after decoding: uniqueItems at /\n" in run.out
+    (coverage,) = json.loads(batchrun(folder, "check", "late.jsonl", "--json").out)["coverage"]
+    assert (coverage["enforced"], coverage["checked"], coverage["annotation"]) == (3, 1, 1)

@@ -208,9 +208,10 @@ def test_every_setting_can_come_from_the_environment() -> None:
     texts = {str: "fake", bool: "no", int: "17", float: "0.5"}
     for field in fields(Settings):
         kind = type(field.default) if field.default is not None else int
-        named = {"schema": "fake", "schemas": "fake", "weights": "q8_0", "layout": "document-first"}
-        named |= {"kv": "q8_0", "flash": "no", "input_format": "csv", "order": "input"}
-        named |= {"output_format": "csv", "on_overflow": "chunk", "isolate": "no"}
+        named = {"schema": "fake", "schemas": "fake", "weights": "q8_0", "schema_in_prompt": "off"}
+        named |= {"on_budget": "fail", "thinking": "64", "layout": "document-first", "kv": "q8_0", "flash": "no"}
+        named |= {"input_format": "csv", "order": "input", "output_format": "csv", "on_overflow": "chunk"}
+        named |= {"isolate": "no"}
         text = named.get(field.name) or texts.get(kind, "x")
         assert settings(environment={f"BATCHRUN_{field.name.upper()}": text}) != Settings(), field.name
 

@@ -186,7 +186,7 @@ class Stubborn:
     def start(self) -> Constraint:
         return Stubborn(self.tokens)
 
-    def accept(self, token: int) -> Accepted:
+    def accept(self, token: int, left: int) -> Accepted:
         self.tokens -= 1
         return Accepted(error="no way on") if self.tokens < 0 else Accepted()
 
@@ -201,7 +201,7 @@ class Broken:
 
     def start(self) -> Constraint:
         row = self._grammar.start()
-        row.accept(ord("\n"))
+        row.accept(ord("\n"), 9)
         return row
 
 
@@ -351,7 +351,7 @@ def test_the_seconds_of_a_meter_are_those_between_the_first_and_last_look_at_the
         running.step()
         passed = clock() - before
         meter = running.take_meter()
-        assert meter.model_s + meter.masks_s + meter.host_s == passed - 2
+        assert meter.model_s + meter.masks_s + meter.guide_s + meter.host_s == passed - 2
 
 
 def test_the_cells_of_rows_that_end_in_their_first_step_count_for_the_peak() -> None:

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from batchrun import guide as guide_module
 from batchrun.backends.fake import END_OF_TEXT, VOCAB, FakeBackend
-from batchrun.core import Constraint, FinishReason
+from batchrun.core import Constraint, FinishReason, Language, Schema
 from batchrun.errors import JobError
-from batchrun.guide import CompiledSchema, Guide, Row
+from batchrun.guide import CompiledSchema, Engine, Guide
+from batchrun.guided_row import Row
+
+PLENTY = 1000  # tokens of budget
 
 PERSON = {
     "type": "object",
@@ -48,7 +51,7 @@ def say(row: Row, text: str) -> str:
     """Walks a row along a text, taking what it forces on the way; the text with what was forced behind it."""
     said = b""
     while len(said) < len(text.encode()):
-        accepted = row.accept(text.encode()[len(said)])
+        accepted = row.accept(text.encode()[len(said)], PLENTY)
         assert accepted.error is None
         said += bytes([text.encode()[len(said)], *accepted.forced])
     return said.decode()
@@ -81,24 +84,46 @@ def test_a_schema_that_allows_anything_still_allows_only_json(guide: Guide, cont
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "code", "path"),
     [
-        {"type": "string", "pattern": "(?=x)"},
-        {"type": "array", "uniqueItems": True},
-        {"type": "nonsense"},
-        {"type": "integer", "minimum": 5, "maximum": 2},
-        {"$ref": "#/$defs/missing"},
-        {"$ref": "https://example.org/schema.json"},
-        False,
-        5,
+        ({"type": "integer", "minimum": 5, "maximum": 2}, "schema_unsatisfiable", ""),
+        (
+            {
+                "properties": {"a": {"allOf": [{"type": "string"}, {"type": "null"}]}},
+                "required": ["a"],
+                "type": "object",
+            },
+            "schema_unsatisfiable",
+            "/properties/a",
+        ),
+        (False, "schema_unsatisfiable", ""),
+        ({"$ref": "#/$defs/missing"}, "schema_invalid", "/$ref"),
+        ({"$ref": "https://example.org/schema.json"}, "schema_invalid", "/$ref"),
+        ({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "schema_unsatisfiable", ""),
     ],
 )
-def test_a_schema_that_cannot_be_enforced_is_a_problem_of_its_job(guide: Guide, content: Any) -> None:
+def test_a_schema_that_nothing_fits_is_a_problem_of_its_job(guide: Guide, content: Any, code: str, path: str) -> None:
     with pytest.raises(JobError) as caught:
         guide.compile(schema(content, name="mine"))
+    assert (caught.value.problem.code, caught.value.problem.path) == (code, path)
+    assert "schema 'mine'" in caught.value.problem.message
+    assert "\n" not in caught.value.problem.message
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [(Language.REGEX, "("), (Language.LARK, "start: missing"), (Language.LARK, "nonsense")]
+)
+def test_a_grammar_that_is_none_is_a_problem_of_its_job(guide: Guide, language: Language, text: str) -> None:
+    written = Schema("mine", text, {"": text}, language)
+    with pytest.raises(JobError) as caught:
+        guide.compile(written)
     assert caught.value.problem.code == "schema_not_supported"
     assert caught.value.problem.message.startswith("schema 'mine' cannot be enforced while decoding: ")
-    assert "\n" not in caught.value.problem.message
+
+
+@pytest.mark.parametrize("content", [{"type": "string", "pattern": "(?=x)"}, {"type": "array", "uniqueItems": True}])
+def test_what_the_engine_cannot_enforce_is_left_to_the_check(guide: Guide, content: Any) -> None:
+    assert guide.coverage(schema(content)).counts["checked"] == 1
 
 
 def test_an_equal_schema_is_compiled_once(guide: Guide) -> None:
@@ -122,8 +147,8 @@ def test_the_schema_that_was_used_longest_ago_leaves_the_cache_first(
 
 def test_a_drawn_token_brings_the_tokens_that_it_forces(guide: Guide) -> None:
     row = started(guide, PERSON)
-    assert row.accept(ord("A")).forced == ()
-    accepted = row.accept(ord('"'))
+    assert row.accept(ord("A"), PLENTY).forced == ()
+    accepted = row.accept(ord('"'), PLENTY)
     assert bytes(accepted.forced) == b',"age":'
     assert not accepted.ended
 
@@ -131,37 +156,37 @@ def test_a_drawn_token_brings_the_tokens_that_it_forces(guide: Guide) -> None:
 def test_a_grammar_with_nothing_left_to_say_has_ended(guide: Guide) -> None:
     row = started(guide, PERSON)
     assert say(row, 'Ada","age":3') == 'Ada","age":3'
-    assert row.accept(ord("}")).ended
+    assert row.accept(ord("}"), PLENTY).ended
 
 
 def test_a_forced_end_ends_too(guide: Guide) -> None:
     row = started(guide, {"enum": ["abc", "abd"]})
-    accepted = row.accept(ord("c"))
+    accepted = row.accept(ord("c"), PLENTY)
     assert (bytes(accepted.forced), accepted.ended) == (b'"', True)
 
 
 def test_a_token_outside_of_the_grammar_is_an_error_in_one_line(guide: Guide) -> None:
-    accepted = started(guide, PERSON).accept(ord("\n"))
+    accepted = started(guide, PERSON).accept(ord("\n"), PLENTY)
     assert accepted.error
     assert accepted.error.startswith("token 10 is not in the grammar")
     assert "\n" not in accepted.error
 
 
 def test_an_end_in_the_middle_is_an_error(guide: Guide) -> None:
-    assert started(guide, PERSON).accept(END_OF_TEXT).error
+    assert started(guide, PERSON).accept(END_OF_TEXT, PLENTY).error
 
 
 def test_a_row_in_error_stays_in_error_whatever_it_is_told(guide: Guide) -> None:
     row = started(guide, PERSON)
-    row.accept(ord("\n"))
-    assert row.accept(ord("A")).error
-    assert row.accept(END_OF_TEXT).error
+    row.accept(ord("\n"), PLENTY)
+    assert row.accept(ord("A"), PLENTY).error
+    assert row.accept(END_OF_TEXT, PLENTY).error
 
 
 def test_an_end_where_the_answer_is_complete_ends(guide: Guide) -> None:
     row = started(guide, {"type": "integer"})
-    row.accept(ord("5"))
-    accepted = row.accept(END_OF_TEXT)
+    row.accept(ord("5"), PLENTY)
+    accepted = row.accept(END_OF_TEXT, PLENTY)
     assert (accepted.forced, accepted.ended, accepted.error) == ((), True, None)
 
 
@@ -171,18 +196,18 @@ def test_no_white_space_is_allowed_between_json_tokens(guide: Guide) -> None:
         masks = guide.masks(plainly(row))
         assert masks is not None
         assert not allowed(masks[0]) & set(b" \t\r\n")
-        assert row.accept(token).error is None
+        assert row.accept(token, PLENTY).error is None
 
 
 def test_one_compiled_schema_starts_rows_that_know_nothing_of_each_other(guide: Guide) -> None:
-    compiled = CompiledSchema(TOKENIZER.for_guide(), schema(PERSON))
+    compiled = CompiledSchema(Engine(TOKENIZER.for_guide()), schema(PERSON))
     first, second, third = (compiled.start() for _ in range(3))
     say(first, 'Ada","age":1')
     say(second, "B")
     masks = guide.masks(plainly(first, second, third))
     assert masks is not None
     assert [ord("}") in allowed(mask) and ord("A") not in allowed(mask) for mask in masks] == [True, False, False]
-    assert third.accept(ord('"')).forced == tuple(b',"age":')
+    assert third.accept(ord('"'), PLENTY).forced == tuple(b',"age":')
 
 
 # -- masks
@@ -274,7 +299,7 @@ def test_a_proposal_leaves_its_row_where_it_was(guide: Guide) -> None:
     masks = guide.masks(plainly(row))
     assert masks is not None
     assert [allowed(masks[0])] == before
-    assert row.accept(ord("A")).error is None
+    assert row.accept(ord("A"), PLENTY).error is None
 
 
 def test_a_proposal_is_allowed_as_far_as_the_grammar_goes(guide: Guide) -> None:

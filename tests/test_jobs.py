@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from batchrun.core import Defaults, Job, Message, Rejection, Sampling
 from batchrun.jobs import FIELDS, JobReader
-from batchrun.schemas import MOST_NESTED, SchemaFolders
+from batchrun.schema_folders import SchemaFolders
+from batchrun.schemas import MOST_NESTED
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}}
 DEFAULTS = Defaults(max_tokens=99, sampling=Sampling(seed=7))

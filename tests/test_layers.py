@@ -15,9 +15,9 @@ MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE
 HOMES = {
     "typer": {"cli.py", "options.py", "side_commands.py"},
     "tqdm": {"progress.py"},
-    "jsonschema": {"schemas.py"},
-    "referencing": {"schemas.py"},
-    "jsonschema_specifications": {"schemas.py"},
+    "jsonschema": {"schemas.py", "references.py"},
+    "referencing": {"schemas.py", "references.py"},
+    "jsonschema_specifications": {"references.py"},
     "llama_cpp": {
         "backends/chat_template.py",
         "backends/llamacpp.py",

@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
+from batchrun.asking import DOCUMENT_FIRST, Asking
 from batchrun.backends.base import ModelCard
 from batchrun.backends.fake import MESSAGE_END, MESSAGE_START, VOCAB, FakeModel
 from batchrun.core import Job, Message, Sampling, Schema
 from batchrun.errors import JobError
 from batchrun.guide import Guide
-from batchrun.prompts import DOCUMENT_FIRST, PROMPT_FIRST, Preparer, digest, laid_out
+from batchrun.prompts import Preparer, digest, laid_out
 
 MODEL = FakeModel()
 GUIDE = Guide(MODEL.tokenizer.for_guide(), VOCAB)
 PREPARER = Preparer(MODEL, GUIDE)
-LEADING = Preparer(MODEL, GUIDE, DOCUMENT_FIRST)
+DOCUMENTS_LEAD = Asking(DOCUMENT_FIRST)
+LEADING = Preparer(MODEL, GUIDE, DOCUMENTS_LEAD)
 
 
 def schema(content: Any) -> Schema:
@@ -40,8 +42,8 @@ def test_schema_and_document_come_after_the_instruction() -> None:
 
 def test_only_the_last_user_turn_is_added_to() -> None:
     turns = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
-    assert laid_out(replace(JOB, messages=turns), PROMPT_FIRST)[:2] == turns[:2]
-    assert laid_out(replace(FREE, messages=turns), PROMPT_FIRST) == turns
+    assert laid_out(replace(JOB, messages=turns))[:2] == turns[:2]
+    assert laid_out(replace(FREE, messages=turns)) == turns
 
 
 def test_an_empty_document_is_a_document() -> None:
@@ -61,12 +63,12 @@ def test_jobs_with_one_instruction_and_many_documents_share_their_beginning() ->
 
 def test_a_prompt_is_written_down_prompt_first_as_ever() -> None:
     lead = "hi\n\nAnswer with one JSON value that fits this JSON Schema:\n" + CONTACT.text
-    assert laid_out(JOB, PROMPT_FIRST) == (Message("system", "brief"), Message("user", f"{lead}\n\nDocument:\npage"))
+    assert laid_out(JOB) == (Message("system", "brief"), Message("user", f"{lead}\n\nDocument:\npage"))
 
 
 def test_document_first_is_the_same_parts_the_other_way_round() -> None:
     lead = "hi\n\nAnswer with one JSON value that fits this JSON Schema:\n" + CONTACT.text
-    assert laid_out(JOB, DOCUMENT_FIRST) == (
+    assert laid_out(JOB, DOCUMENTS_LEAD) == (
         Message("system", "brief"),
         Message("user", f"Document:\npage\n\n{lead}"),
     )
@@ -74,11 +76,11 @@ def test_document_first_is_the_same_parts_the_other_way_round() -> None:
 
 @pytest.mark.parametrize("job", [FREE, replace(JOB, document=None)])
 def test_without_a_document_both_layouts_are_one(job: Job) -> None:
-    assert laid_out(job, DOCUMENT_FIRST) == laid_out(job, PROMPT_FIRST)
+    assert laid_out(job, DOCUMENTS_LEAD) == laid_out(job)
 
 
 def test_an_empty_document_leads_too() -> None:
-    assert laid_out(replace(FREE, document=""), DOCUMENT_FIRST)[-1].content == "Document:\n\n\nhi"
+    assert laid_out(replace(FREE, document=""), DOCUMENTS_LEAD)[-1].content == "Document:\n\n\nhi"
 
 
 def test_jobs_with_one_document_and_many_questions_share_it_where_documents_lead() -> None:
@@ -90,7 +92,7 @@ def test_jobs_with_one_document_and_many_questions_share_it_where_documents_lead
 
 def test_only_the_last_user_turn_is_added_to_where_documents_lead() -> None:
     turns = (Message("user", "one"), Message("assistant", "two"), Message("user", "three"))
-    laid = laid_out(replace(JOB, messages=turns), DOCUMENT_FIRST)
+    laid = laid_out(replace(JOB, messages=turns), DOCUMENTS_LEAD)
     assert laid[:2] == turns[:2]
     assert laid[2].content.startswith("Document:\npage\n\nthree")
 
@@ -140,7 +142,7 @@ def test_a_template_that_moves_text_cannot_hold_a_control_token() -> None:
     class Repeating:
         text = "twice"
 
-        def render(self, messages: Any) -> str:
+        def render(self, messages: Any, *, thinking: bool = False) -> str:
             return "".join(message.content * 2 for message in messages)
 
     model = FakeModel()
@@ -176,21 +178,30 @@ CHANGES: dict[str, Job] = {
 
 
 def test_the_digest_changes_with_all_that_shapes_an_answer() -> None:
-    digests = {name: digest(job, CARD, "template", PROMPT_FIRST) for name, job in CHANGES.items()}
-    digests["nothing"] = digest(JOB, CARD, "template", PROMPT_FIRST)
-    digests["model"] = digest(JOB, replace(CARD, identity="another"), "template", PROMPT_FIRST)
-    digests["template"] = digest(JOB, CARD, "another", PROMPT_FIRST)
+    digests = {name: digest(job, CARD, "template") for name, job in CHANGES.items()}
+    digests["nothing"] = digest(JOB, CARD, "template")
+    digests["model"] = digest(JOB, replace(CARD, identity="another"), "template")
+    digests["template"] = digest(JOB, CARD, "another")
     assert len(set(digests.values())) == len(digests)
 
 
 def test_the_layout_is_part_of_the_digest() -> None:
-    assert digest(JOB, CARD, "template", DOCUMENT_FIRST) != digest(JOB, CARD, "template", PROMPT_FIRST)
-    assert LEADING.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text, DOCUMENT_FIRST) != PREPARER.digest(JOB)
+    assert digest(JOB, CARD, "template", DOCUMENTS_LEAD) != digest(JOB, CARD, "template")
+    assert LEADING.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text, DOCUMENTS_LEAD) != PREPARER.digest(JOB)
 
 
-def test_prompt_first_digests_are_those_of_results_that_were_written_before_there_were_layouts() -> None:
-    known = "04faeb52bc061a9ab741ae654ffd0d47d51e0437ee7b8bcc0bece9e4da808bbb"
-    assert digest(JOB, CARD, "template", PROMPT_FIRST) == known
+def test_digests_of_free_text_are_those_of_results_that_were_written_before_there_were_layouts() -> None:
+    known = "f2eab7be68b70d20fdf26a3e5dabe09afe4ee87e3516f1af6e0cb8f2cdf8cf3d"
+    assert digest(FREE, CARD, "template") == known
+
+
+def test_the_digest_changes_with_how_a_job_is_asked_where_that_shapes_its_answer() -> None:
+    asked = [Asking(), Asking(schema_in_prompt=False), Asking(closes=False), Asking(grows=True)]
+    assert len({digest(JOB, CARD, "template", asking) for asking in asked}) == len(asked)
+    assert digest(FREE, CARD, "template", Asking(schema_in_prompt=False)) == digest(FREE, CARD, "template")
+    thinks = [digest(FREE, CARD, "a template with </think>", Asking(thinking_tokens=tokens)) for tokens in (0, 8)]
+    assert thinks[0] != thinks[1]
+    assert digest(FREE, CARD, "template", Asking(thinking_tokens=8)) == digest(FREE, CARD, "template")
 
 
 def test_every_sampling_field_is_part_of_the_digest() -> None:
@@ -199,38 +210,36 @@ def test_every_sampling_field_is_part_of_the_digest() -> None:
 
 def test_the_digest_leaves_out_what_shapes_nothing() -> None:
     renamed = replace(JOB, id="b", index=9, meta={"x": 1}, schema=replace(CONTACT, name="b"))
-    assert digest(renamed, replace(CARD, name="b"), "template", PROMPT_FIRST) == digest(
-        JOB, CARD, "template", PROMPT_FIRST
-    )
+    assert digest(renamed, replace(CARD, name="b"), "template") == digest(JOB, CARD, "template")
 
 
 def test_the_digest_of_a_preparer_is_that_of_its_model() -> None:
-    assert PREPARER.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text, PROMPT_FIRST)
+    assert PREPARER.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text)
 
 
 def test_text_cannot_pass_for_structure() -> None:
     one = replace(FREE, messages=(Message("user", 'a"],["user","b'),))
     two = replace(FREE, messages=(Message("user", "a"), Message("user", "b")))
-    assert digest(one, CARD, "", PROMPT_FIRST) != digest(two, CARD, "", PROMPT_FIRST)
+    assert digest(one, CARD, "") != digest(two, CARD, "")
 
 
 # -- budgets
 
 
-def test_a_budget_smaller_than_the_opening_is_refused_with_both_numbers() -> None:
-    opening = len('{"name":"')
+def test_a_budget_smaller_than_the_shortest_answer_is_refused_with_both_numbers() -> None:
+    shortest = len('{"name":""}')
     with pytest.raises(JobError) as caught:
-        PREPARER.prepare(replace(JOB, max_tokens=opening), "", 0.0)
+        PREPARER.prepare(replace(JOB, max_tokens=shortest - 1), "", 0.0)
     assert caught.value.problem.code == "budget_too_small"
-    assert f"max_tokens is {opening}" in str(caught.value)
-    assert f"takes {opening}" in str(caught.value)
-    assert PREPARER.prepare(replace(JOB, max_tokens=opening + 1), "", 0.0).opening
+    assert f"max_tokens is {shortest - 1}" in str(caught.value)
+    assert f"takes {shortest}" in str(caught.value)
+    assert PREPARER.prepare(replace(JOB, max_tokens=shortest), "", 0.0).opening
 
 
-def test_a_schema_that_cannot_be_enforced_is_refused() -> None:
+def test_a_schema_that_refers_to_elsewhere_is_refused() -> None:
     with pytest.raises(JobError) as caught:
         PREPARER.prepare(replace(JOB, schema=schema({"$ref": "http://example.org/x"})), "", 0.0)
-    assert caught.value.problem.code == "schema_not_supported"
+    assert caught.value.problem.code == "schema_invalid"
 
 
 def test_a_request_needs_its_prompt_and_its_whole_budget() -> None:

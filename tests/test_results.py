@@ -162,6 +162,9 @@ def test_a_line_holds_all_of_a_result() -> None:
         "model": "model",
         "digest": "d" * 64,
         "meta": {"k": "ü"},
+        "closed_by_budget": False,
+        "closed_by_runaway": False,
+        "verbatim": [],
     }
 
 

@@ -13,7 +13,7 @@ from batchrun.core import Defaults, Job, Rejection
 from batchrun.errors import JobError, UsageError
 from batchrun.jobs import JobReader
 from batchrun.line import Line, Origin
-from batchrun.schemas import SchemaFolders
+from batchrun.schema_folders import SchemaFolders
 from batchrun.templates import Layout, Template
 
 TABLE = Origin(is_table=True)

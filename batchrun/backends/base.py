@@ -56,8 +56,11 @@ class ChatTemplate(Protocol):
         """Its source; part of a job's digest.  Empty: there is none."""
         ...
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """The conversation as text, ready for the answer.  Raises JobError where the template refuses it."""
+    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
+        """The conversation as text, ready for the answer.  Raises JobError where the template refuses it.
+
+        `thinking`: what templates that have a switch for it are told.
+        """
         ...
 
 

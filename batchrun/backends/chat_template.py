@@ -35,11 +35,11 @@ class JinjaTemplate:
         self.text = text
         self._formatter = Jinja2ChatFormatter(template=text, eos_token=eos, bos_token=bos)
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
             with time_limit(RENDER_S):
-                text = str(self._formatter(messages=turns).prompt)
+                text = str(self._formatter(messages=turns, enable_thinking=thinking).prompt)
         except (jinja2.TemplateError, *TEMPLATE_FAILURES) as error:
             raise _refused(" ".join(str(error).split())[:200] or type(error).__name__) from error
         if len(text) > MOST_WRITTEN * (1000 + sum(len(message.content) for message in messages)):
@@ -56,7 +56,7 @@ class PlainTemplate:
 
     text = ""
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         return "\n\n".join(message.content for message in messages) + "\n\n"
 
 

@@ -57,7 +57,7 @@ class FakeTemplate:
 
     text = "<|start|>role\ncontent<|end|>"
 
-    def render(self, messages: Sequence[Message]) -> str:
+    def render(self, messages: Sequence[Message], *, thinking: bool = False) -> str:
         turns = (f"<|start|>{message.role}\n{message.content}<|end|>\n" for message in messages)
         return "".join(turns) + "<|start|>assistant\n"
 

@@ -131,7 +131,7 @@ def _ask(llama: "llama_cpp.Llama", request: Request, parts: Parts, cached_tokens
     began_s = time.perf_counter()
     chunks = llama.create_chat_completion(
         messages=[
-            {"role": message.role, "content": message.content} for message in laid_out(job, parts.settings.layout)
+            {"role": message.role, "content": message.content} for message in laid_out(job, parts.settings.asking())
         ],
         max_tokens=job.max_tokens,
         temperature=0.0,

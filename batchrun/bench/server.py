@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from batchrun.asking import Asking
 from batchrun.assembly import Parts, slot_plan
 from batchrun.bench.ends import MemorySink
 from batchrun.bench.figures import Figures, figures
@@ -45,7 +46,7 @@ class LlamaServer:
 
             def ask(work: tuple[Request, float]) -> Completion:
                 time.sleep(max(0.0, work[1] - (time.perf_counter() - began_s)))
-                return _ask(port, work[0], parts.settings.layout)
+                return _ask(port, work[0], parts.settings.asking())
 
             computed_tokens = 0
             with ThreadPoolExecutor(load.rows) as clients:
@@ -87,10 +88,10 @@ def _wait_until_healthy(port: int, process: subprocess.Popen[bytes]) -> None:
     raise UsageError(f"the peer did not start (exit status {process.poll()})")
 
 
-def _ask(port: int, request: Request, layout: str) -> Completion:
+def _ask(port: int, request: Request, asking: Asking) -> Completion:
     job = request.job
     body: dict[str, Any] = {
-        "messages": [{"role": message.role, "content": message.content} for message in laid_out(job, layout)],
+        "messages": [{"role": message.role, "content": message.content} for message in laid_out(job, asking)],
         "max_tokens": job.max_tokens,
         "temperature": 0,
     }

@@ -1,0 +1,92 @@
+"""Finds quoted text in a document, whatever its white space and its Unicode form, and says where it stands.  Pure.
+
+`x-verbatim: true` on a string of a schema demands that its value stands in the document.  Two texts are the same here
+when they are after Unicode compatibility normalisation (NFKC, Unicode Standard Annex 15) with every run of white space
+as one space; offsets are of characters in the document as it was given.
+"""
+
+import unicodedata
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+KEYWORD = "x-verbatim"
+FORM: Final = "NFKC"
+
+
+class Document:
+    """A document to look things up in."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def pieces(self) -> list[tuple[str, int, int]]:
+        """The normalised text in its smallest parts, each with the characters that it came from."""
+        return _pieces(self._text)
+
+    @cached_property
+    def _normalised(self) -> tuple[str, list[int]]:
+        """The normalised text, and for each of its characters the number of its piece."""
+        text = "".join(piece for piece, _, _ in self.pieces)
+        return text, [number for number, (piece, _, _) in enumerate(self.pieces) for _ in piece]
+
+    def find(self, value: str) -> tuple[int, int] | None:
+        """Start and end of the first place where a value stands; None where it does not."""
+        text, numbers = self._normalised
+        wanted = normalised(value)
+        at = text.find(wanted)
+        if at < 0:
+            wanted = wanted.strip()
+            at = text.find(wanted)
+        if at < 0 or not wanted:
+            return None if at < 0 else (0, 0)
+        return self.pieces[numbers[at]][1], self.pieces[numbers[at + len(wanted) - 1]][2]
+
+
+@lru_cache(maxsize=64)
+def document(text: str) -> Document:
+    """A document, kept for the next look into it."""
+    return Document(text)
+
+
+def normalised(text: str) -> str:
+    return "".join(piece for piece, _, _ in _pieces(text))
+
+
+def demands_document(schema: Any) -> bool:
+    """Whether a schema demands that something stands in the document."""
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if value.get(KEYWORD) is True:
+                return True
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return False
+
+
+def _pieces(text: str) -> list[tuple[str, int, int]]:
+    """Characters and what combines with them, normalised one by one; runs of white space as one."""
+    pieces: list[tuple[str, int, int]] = []
+    at = 0
+    while at < len(text):
+        end = at + 1
+        if text[at].isspace():
+            while end < len(text) and text[end].isspace():
+                end += 1
+            pieces.append((" ", at, end))
+        else:
+            while end < len(text) and not text[end].isascii() and _joins(text[at:end], text[end]):
+                end += 1
+            piece = text[at] if text[at:end].isascii() else unicodedata.normalize(FORM, text[at:end])
+            pieces.append((piece, at, end))
+        at = end
+    return pieces
+
+
+def _joins(before: str, char: str) -> bool:
+    """Whether a character changes with what stands before it: accents, Hangul."""
+    apart = unicodedata.normalize(FORM, before) + unicodedata.normalize(FORM, char)
+    return unicodedata.combining(char) > 0 or unicodedata.normalize(FORM, before + char) != apart

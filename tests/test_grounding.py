@@ -1,0 +1,89 @@
+"""Verbatim strings: found whatever their white space and Unicode form, spelled from the document, refused otherwise."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from building import GUIDE, schema
+from hypothesis import given
+from hypothesis import strategies as st
+from test_prompts import JOB, PREPARER
+from test_retries import ended
+
+from batchrun.core import Quote, Schema, Status
+from batchrun.errors import JobError
+from batchrun.grounding import Document
+from batchrun.schemas import checked, compact
+
+TEXT = 'Dear \u201cSir\u201d,\n\nI paid  \ufb01ve\u00a0euros (cafe\u0301) to "Bob".'
+VERBATIM = {"type": "string", "x-verbatim": True}
+
+
+def grounded(content: Any) -> Schema:
+    return checked("mine", compact("mine", content))
+
+
+QUOTING = grounded({"type": "object", "properties": {"q": VERBATIM}, "required": ["q"], "additionalProperties": False})
+
+
+@pytest.mark.parametrize("value", ["paid five euros", "I paid", "café", "cafe\u0301", 'to "Bob"', "\u201cSir\u201d, I"])
+def test_a_quote_is_found_whatever_its_white_space_and_form(value: str) -> None:
+    place = Document(TEXT).find(value)
+    assert place is not None
+    assert Document(TEXT[slice(*place)]).find(value)
+
+
+@pytest.mark.parametrize("value", ["paid six", "euros  x", "Sir,"])
+def test_what_does_not_stand_there_is_not_found(value: str) -> None:
+    assert Document(TEXT).find(value) is None
+
+
+@given(st.text(max_size=40), st.data())
+def test_every_part_of_a_document_is_found_in_it(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    part = text[start : data.draw(st.integers(start, len(text)))]
+    assert Document(text).find(part) is not None or part != part.strip() or len(part) < len(text)
+
+
+def spells(content: Schema, text: str, answer: str) -> bool:
+    grammar = GUIDE.compile(content, text)
+    row, rest = grammar.start(), answer.encode()[len(grammar.opening) :]
+    return row.allows(rest) == len(rest)
+
+
+def test_the_guide_spells_parts_of_the_document_and_nothing_else() -> None:
+    assert spells(QUOTING, TEXT, '{"q":"paid five"')
+    assert spells(QUOTING, TEXT, '{"q":"to \\"Bob\\""')
+    assert not spells(QUOTING, TEXT, '{"q":"paid six')
+
+
+def test_an_answer_names_the_places_of_its_quotes() -> None:
+    asked = replace(PREPARER.prepare(replace(JOB, document=TEXT, schema=QUOTING), "", 0.0))
+    _, result = ended(asked, '{"q":"paid five euros"}')
+    (quote,) = result.verbatim
+    assert result.status is Status.OK
+    assert quote.path == "/q"
+    assert TEXT[quote.start : quote.end] == "paid  \ufb01ve\u00a0euros"
+
+
+def test_a_quote_that_stands_nowhere_is_invalid() -> None:
+    _, result = ended(PREPARER.prepare(replace(JOB, document=TEXT, schema=QUOTING), "", 0.0), '{"q":"six"}')
+    assert (result.status, result.errors[0].code, result.errors[0].path) == (Status.INVALID, "not_in_document", "/q")
+    assert "not in document" in result.errors[0].message
+    assert result.verbatim == ()
+
+
+def test_verbatim_strings_behind_lists_and_references_have_places_too() -> None:
+    content = {"type": "array", "items": {"$ref": "#/$defs/t"}, "$defs": {"t": {"anyOf": [VERBATIM, {"type": "null"}]}}}
+    _, result = ended(PREPARER.prepare(replace(JOB, document="a b", schema=grounded(content)), "", 0.0), '["b",null]')
+    assert result.status is Status.OK
+    assert result.verbatim == (Quote("/0", 2, 3),)
+
+
+def test_a_job_without_a_document_cannot_be_grounded() -> None:
+    with pytest.raises(JobError, match="wants text that stands in the document"):
+        PREPARER.prepare(replace(JOB, document=None, schema=QUOTING), "", 0.0)
+
+
+def test_a_property_of_that_name_demands_nothing() -> None:
+    assert not schema({"properties": {"x-verbatim": {"type": "string"}}}).is_grounded
