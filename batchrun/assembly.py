@@ -14,6 +14,7 @@ from batchrun.backends.isolated import IsolatedBackend
 from batchrun.backends.probe import probe
 from batchrun.config import Settings
 from batchrun.core import Job, Problem, Request
+from batchrun.cost import Work
 from batchrun.engines import Weights, engine_for, opened
 from batchrun.errors import InputError, JobError, ModelError, UsageError
 from batchrun.guide import Guide
@@ -29,6 +30,7 @@ from batchrun.retries import REMARK_TOKENS
 from batchrun.schema_folders import SchemaFolders
 from batchrun.survey import LONGEST_KEPT, Survey
 from batchrun.templates import Layout, Template
+from batchrun.worker import Worker
 
 FAKE_CONTEXT = 1 << 16
 MOST_TOKEN_BYTES = 16
@@ -196,8 +198,8 @@ def open_backend(parts: Parts, load: LoadPlan, stopped: Callable[[], bool], over
     return parts.model.load(load, stopped)
 
 
-def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
-    """Slots and context for this machine.  Raises ModelError where nothing fits."""
+def slot_plan(parts: Parts, longest_tokens: int | None, *, probes: bool = False) -> LoadPlan:
+    """Slots and context for this machine; with `probes`, one more for those.  Raises ModelError where nothing fits."""
     settings = parts.settings
     wish = capacity.Wish(
         settings.parallel,
@@ -208,8 +210,32 @@ def slot_plan(parts: Parts, longest_tokens: int | None) -> LoadPlan:
         capacity.PREFIX_SLOTS if settings.prefix else 0,
         flash=settings.flash is not False,
         kv="f16" if settings.kv == "auto" else settings.kv,
+        probes=int(probes),
     )
     return capacity.plan(this_machine(), parts.model.card, wish)
+
+
+def open_worker(
+    parts: Parts,
+    load: LoadPlan,
+    clock: Callable[[], float],
+    stopped: Callable[[], bool],
+    overdue: Callable[[], bool],
+    saw_step: Callable[[Work, float], None],
+) -> Worker:
+    """Loads the weights, as `open_backend` does.  Raises ModelError, or Interrupted when it was stopped meanwhile."""
+    settings = parts.settings
+    return Worker(
+        open_backend(parts, load, stopped, overdue),
+        parts.model.tokenizer,
+        parts.guide,
+        load,
+        clock,
+        share_prefixes=settings.prefix,
+        look_ahead=settings.lookup,
+        fixed_width=settings.parallel is not None,
+        saw_step=saw_step,
+    )
 
 
 def too_long(request: Request, context: int, context_train: int) -> Problem:

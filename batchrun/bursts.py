@@ -13,29 +13,48 @@ MOST_JOBS = 2048
 
 
 class Burst:
-    """A burst being filled."""
+    """A burst being filled.
 
-    def __init__(self, number: int, allowance: Allowance, cost: Cost, rows: int) -> None:
+    `carried_s`: predicted seconds of what an earlier one took and did not begin.  `least_jobs`: taken whatever they
+    cost, where rows run on from burst to burst and must not stand empty.
+    """
+
+    def __init__(
+        self, number: int, allowance: Allowance, cost: Cost, rows: int, *, carried_s: float = 0.0, least_jobs: int = 1
+    ) -> None:
         self.number = number
         self.allowance = allowance
         self.jobs = 0
-        self.predicted_s = 0.0
+        self.predicted_s = self._carried_s = carried_s
         self.full = False
         self._cost = cost
+        self._least_jobs = least_jobs
+        self._most_s = allowance.seconds
         self._rows = rows
         self._computed: set[Prefix] = set()
 
     def take(self, entry: Planned) -> bool:
-        """Lets a request join, if it fits; the first one always does.  The first that does not makes the burst full."""
+        """Lets a request join, if it fits; the first ones always do.  The first that does not makes the burst full."""
         seconds = self._seconds(entry)
-        spent = self.predicted_s + seconds > self.allowance.seconds or self.jobs >= MOST_JOBS
-        if self.jobs and spent:
+        spent = self.predicted_s + seconds > self._most_s or self.jobs >= MOST_JOBS
+        if self.jobs >= self._least_jobs and spent:
             self.full = True
             return False
         self.predicted_s += seconds
         self.jobs += 1
         self._computed.update(_prefixes(entry.share))
         return True
+
+    def widen(self, seconds: float, jobs: int) -> None:
+        """What it took is begun and there is time left: it may take so many seconds more, or so many jobs at least."""
+        self._most_s = self.predicted_s + seconds
+        self._least_jobs = self.jobs + jobs
+        self.full = self.jobs >= MOST_JOBS
+
+    @property
+    def job_s(self) -> float:
+        """Predicted seconds of one job that it took, on average."""
+        return (self.predicted_s - self._carried_s) / self.jobs if self.jobs else 0.0
 
     def _seconds(self, entry: Planned) -> float:
         """Of a request: its own part of the prompt, the prefixes that it is the first to need, and its answer."""

@@ -39,6 +39,7 @@ class Wish:
     prefixes: int = PREFIX_SLOTS
     flash: bool = True
     kv: str = "f16"
+    probes: int = 0  # slots for probes of speed; the first thing that a machine short of memory goes without
 
 
 def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
@@ -54,6 +55,7 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     fitting = cells // wanted
     roomy = wish.longest_tokens is not None and fitting * SHARE_FOR_MORE >= MOST_ROWS
     rows = wish.rows or (MOST_ROWS if roomy else DEFAULT_ROWS)
+    probes = wish.probes if fitting >= rows + wish.prefixes + wish.probes else 0
     if fitting >= 1 + wish.prefixes:
         slots = min(rows + wish.prefixes, fitting)
         rows = slots - wish.prefixes
@@ -65,15 +67,16 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
             f"one row of {wanted} tokens needs {needed / SHARE_OF_MEMORY / 2**30:.1f} GiB with this model, "
             f"{there / 2**30:.1f} GiB are available; expected a smaller --context, a smaller model, or more memory"
         )
+    slots += probes
     threads = wish.threads or machine.threads
-    return LoadPlan(rows, slots, wanted, max(wish.batch, slots), threads, wish.flash, wish.kv)
+    return LoadPlan(rows, slots, wanted, max(wish.batch, slots), threads, wish.flash, wish.kv, probes)
 
 
 def described(load: LoadPlan, card: ModelCard, *, fixed: bool) -> str:
     """The plan in one line, with what it was made from.  `fixed`: whether somebody asked for that many rows."""
     cache = load.slots * load.context * _cell_bytes(card, load.kv)
     total = cache + card.weights_memory_bytes + WORK_BYTES
-    prefixes, rows = load.slots - load.rows, "row" if load.rows == 1 else "rows"
+    prefixes, rows = load.slots - load.rows - load.probe_slots, "row" if load.rows == 1 else "rows"
     threads = "thread" if load.threads == 1 else "threads"
     return (
         f"{'' if fixed else 'up to '}{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "

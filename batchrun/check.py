@@ -6,6 +6,7 @@ says what would be rejected and why.
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from batchrun import capacity
 from batchrun.asking import LAYOUTS
 from batchrun.assembly import Parts, job_reader, planned_tokens, slot_plan, too_long
 from batchrun.core import Job, Rejection, Request
+from batchrun.device_profile import DeviceProfile
 from batchrun.errors import InputError, JobError
+from batchrun.estimate import Estimate, estimate
 from batchrun.inputs import Inputs
 from batchrun.jobs import rejection
 from batchrun.keywords import Coverage
 from batchrun.line import Line
+from batchrun.pacing import wants_probes
 from batchrun.prefix import Share, plan
 from batchrun.printable import printable
 from batchrun.prompts import Preparer
@@ -50,14 +54,18 @@ class Report:
     cut: int = 0  # jobs too long for a slot, of which --on-overflow makes something
     plan: str = ""
     warnings: list[str] = field(default_factory=list)
+    estimate: Estimate | None = None
 
     @property
     def runnable(self) -> int:
         return self.jobs - self.done - len(self.rejected)
 
 
-def check(parts: Parts, inputs: Inputs, output: Path | None) -> Report:
-    """Looks at every line.  `output`: the results file that a run would resume, if there is one."""
+def check(parts: Parts, inputs: Inputs, output: Path | None, device: DeviceProfile | None = None) -> Report:
+    """Looks at every line.  `output`: the results file that a run would resume, if there is one.
+
+    `device`: what to estimate the run's time by, if that is asked.
+    """
     reader = job_reader(parts.settings, None, inputs.bases)
     source = inputs.source()
     report = Report(parts.model.card.name, warnings=_warnings(parts))
@@ -78,7 +86,7 @@ def check(parts: Parts, inputs: Inputs, output: Path | None) -> Report:
     train = parts.model.card.context_train
     fitting = [request for request, _ in found if request.need_tokens <= train]
     longest = max((planned_tokens(request, parts.settings) for request in fitting), default=None)
-    load = slot_plan(parts, longest)
+    load = slot_plan(parts, longest, probes=wants_probes(parts.settings))
     report.plan = capacity.described(load, parts.model.card, fixed=parts.settings.parallel is not None)
     fitting = []
     for request, line in found:
@@ -94,6 +102,8 @@ def check(parts: Parts, inputs: Inputs, output: Path | None) -> Report:
     report.coverage = [parts.guide.coverage(schema, document) for schema, document in reversed(first.items())]
     if parts.settings.prefix and any(request.job.document is not None for request in fitting):
         report.layouts = _layouts(parts, fitting, report.computed_tokens)
+    if device:
+        report.estimate = estimate(fitting, parts.settings, load, device, datetime.now())
     report.rejected.sort(key=lambda item: item.index)
     return report
 
@@ -113,6 +123,7 @@ def as_json(report: Report) -> dict[str, Any]:
         for item in report.rejected
     ]
     record["coverage"] = [coverage.as_json() for coverage in report.coverage]
+    record["estimate"] = report.estimate and report.estimate.as_json()
     return {"runnable": report.runnable, **record}
 
 
@@ -138,6 +149,7 @@ def lines(report: Report) -> list[str]:
         if len(report.coverage) > SCHEMAS_SHOWN:
             said.append(f"  ... and {len(report.coverage) - SCHEMAS_SHOWN} more schemas (--json lists all)")
         said.append(f"plan: {report.model}: {report.plan}")
+        said += report.estimate.lines() if report.estimate else []
     if report.cut:
         said.append(f"too long for a slot, to be cut or read in pieces: {report.cut}")
     if report.blank_lines:

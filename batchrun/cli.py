@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from batchrun import __version__, options, side_commands
+from batchrun import __version__, cli_pace, options, side_commands
 from batchrun.errors import BatchrunError, OutputError, UsageError
 from batchrun.printable import printable
 
@@ -59,8 +59,6 @@ MlxCacheMib = Annotated[int | None, typer.Option(help="mlx: freed memory kept fo
 MlxWiredMib = Annotated[
     int | None, typer.Option(help="mlx: memory macOS may not page out, in MiB. Default: not touched.")
 ]
-BurstSeconds = Annotated[float | None, typer.Option(help="Predicted seconds of work in one burst. Default: 20.")]
-RestSeconds = Annotated[float | None, typer.Option(help="Seconds of rest between bursts. Default: 0.")]
 GraceSeconds = Annotated[float | None, typer.Option(help="Seconds that running rows get after Ctrl-C. Default: 10.")]
 MaxTokens = Annotated[int | None, typer.Option(help="Longest answer, for jobs that do not say. Default: 512.")]
 Temperature = Annotated[float | None, typer.Option(help="0 (default) is greedy.")]
@@ -145,8 +143,16 @@ def run(
     chain: Chain = None,
     mlx_cache_mib: MlxCacheMib = None,
     mlx_wired_mib: MlxWiredMib = None,
-    burst_seconds: BurstSeconds = None,
-    rest_seconds: RestSeconds = None,
+    burst_seconds: cli_pace.BurstSeconds = None,
+    rest_seconds: cli_pace.RestSeconds = None,
+    duty: cli_pace.Duty = None,
+    only_on_ac: cli_pace.OnlyOnAc = None,
+    min_battery: cli_pace.MinBattery = None,
+    quiet_hours: cli_pace.QuietHours = None,
+    until: cli_pace.Until = None,
+    max_energy: cli_pace.MaxEnergy = None,
+    priority: cli_pace.Priority = None,
+    keep_awake: cli_pace.Awake = None,
     grace_seconds: GraceSeconds = None,
     only: options.Only = None,
     where: options.Where = None,
@@ -174,8 +180,8 @@ def run(
     """Run the jobs of JOBS and write one result a line.
 
     An existing results file is resumed: jobs with a final result are skipped.  Exit status: 0 all ok, 3 some are not,
-    2 usage, 4 input refused, 5 no model or engine, 6 output not written, 7 --max-failures, 75 --deadline, 130 or 143
-    stopped by a signal.
+    2 usage, 4 input refused, 5 no model or engine, 6 output not written, 7 --max-failures, 75 stopped early by
+    --deadline or a rule such as --until (the same command goes on), 130 or 143 stopped by a signal.
     """
     flags = _flags(locals())
     from batchrun import selection, session
@@ -231,6 +237,11 @@ def check(
     state: options.State = None,
     root: options.Root = None,
     line_bytes: options.LineBytes = None,
+    threads: Threads = None,
+    burst_seconds: cli_pace.BurstSeconds = None,
+    rest_seconds: cli_pace.RestSeconds = None,
+    duty: cli_pace.Duty = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Also how long it would take, by calibrate.")] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -245,7 +256,7 @@ def check(
     from batchrun.results import as_json as as_json_text
 
     files = session.Files(tuple(jobs or ()), output, None, state, tuple(documents or ()))
-    report = session.check(resolve(flags, os.environ, config), files)
+    report = session.check(resolve(flags, os.environ, config), files, estimated=estimate)
     if as_json:
         typer.echo(as_json_text(checking.as_json(report), indent=2))
     else:
@@ -332,6 +343,7 @@ def tune(
 
 app.command(epilog="Example:  batchrun merge jobs.*.results.jsonl -o all.jsonl")(side_commands.merge)
 app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run jobs.jsonl")(side_commands.schedule)
+app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ same rules.  Frozen once resolved: what is derived from settings lives where it 
 import difflib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -18,6 +18,7 @@ import platformdirs
 from batchrun.asking import LAYOUTS, Asking
 from batchrun.core import Defaults, Sampling
 from batchrun.errors import UsageError
+from batchrun.forms import clock_time, energy_wh, hours
 
 FILE_NAME = "batchrun.toml"
 PREFIX = "BATCHRUN_"
@@ -25,14 +26,22 @@ OTHER_VARIABLES = ("BATCHRUN_CONFIG",)  # the path of the configuration file
 
 
 def _setting(
-    default: Any, words: str, least: float | None = None, most: float | None = None, *, or_number: bool = False
+    default: Any,
+    words: str,
+    least: float | None = None,
+    most: float | None = None,
+    form: Callable[[str], object] | None = None,
+    *,
+    or_number: bool = False,
 ) -> Any:
-    return field(default=default, metadata={"words": words, "least": least, "most": most, "or_number": or_number})
+    """`form`: raises ValueError, saying what was expected, for a text that does not stand for anything."""
+    rules = {"words": words, "least": least, "most": most, "form": form, "or_number": or_number}
+    return field(default=default, metadata=rules)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that shapes a run.  None leaves a value to the plan made at start."""
+    """All that shapes a run.  None leaves a value to the plan made at start; `auto` for a number is None, too."""
 
     model: str = _setting("smollm2", "a .gguf path, an MLX folder, smollm2, or hf:owner/repository/file.gguf")
     engine: str = _setting("auto", "auto, llamacpp, mlx or fake")
@@ -49,9 +58,17 @@ class Settings:
     prefix: bool = _setting(True, "compute shared prefixes once")
     lookup: bool = _setting(True, "try continuations found in the prompt")
     layout: str = _setting("prompt-first", "prompt-first or document-first")
-    burst_seconds: float = _setting(20.0, "predicted seconds of work in one burst", 0.1, 86400)
-    rest_seconds: float = _setting(0.0, "seconds of rest between bursts", 0, 86400)
+    burst_seconds: float | None = _setting(None, "seconds of work in one burst, or auto", 0.1, 86400)
+    rest_seconds: float | None = _setting(None, "seconds of rest between bursts, or auto", 0, 86400)
+    duty: float = _setting(1.0, "largest share of time to work", 0.01, 1)
     grace_seconds: float = _setting(10.0, "seconds that running rows get after the first signal", 0, 86400)
+    only_on_ac: bool = _setting(False, "stop on battery")
+    min_battery: float | None = _setting(None, "stop below this charge while it drains, in percent", 0, 100)
+    quiet_hours: str | None = _setting(None, "hours of the day not to run in", form=hours)
+    until: str | None = _setting(None, "time of the day to stop at", form=clock_time)
+    max_energy: str | None = _setting(None, "energy to stop at", form=energy_wh)
+    priority: str = _setting("auto", "auto, normal or low")
+    keep_awake: bool = _setting(True, "keep the machine from sleeping while a burst runs")
     max_tokens: int = _setting(512, "longest answer", 1, 2**31 - 1)
     temperature: float = _setting(0.0, "0 is greedy", 0, 100)
     top_p: float = _setting(1.0, "nucleus", 1e-9, 1)
@@ -95,6 +112,7 @@ class Settings:
 
 KV_FORMATS = ("auto", "f16", "q8_0")
 WEIGHTS = ("auto", "as-is", "q8_0", "q4_0")
+PRIORITIES = ("auto", "normal", "low")
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("auto", "llamacpp", "mlx", "fake"),
     "weights": WEIGHTS,
@@ -106,8 +124,11 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_overflow": ("reject", "truncate-middle", "truncate-end", "chunk"),
     "output_format": ("jsonl", "openai", "csv"),
     "order": ("completion", "input"),
+    "priority": PRIORITIES,
 }
 MOST_THINKING_TOKENS = 1 << 20
+AUTO = "auto"
+AUTO_NUMBERS = ("burst_seconds", "rest_seconds")
 
 
 def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
@@ -196,6 +217,8 @@ def _checked(name: str, value: Any, where: str) -> Any:
     rule = next(f for f in fields(Settings) if f.name == name).metadata
     if rule["or_number"] and type(value) is int:
         value = str(value)
+    if name in AUTO_NUMBERS and value == AUTO:
+        return None
     if kind is tuple:
         value = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list | tuple) else value
         good = isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)
@@ -206,6 +229,11 @@ def _checked(name: str, value: Any, where: str) -> Any:
     if not good or (least is not None and not least <= value <= most):
         bounds = f" from {least} to {most}" if least is not None else ""
         raise UsageError(f"{where} is {value!r}; expected {_words(kind)}{bounds} ({rule['words']})")
+    if rule["form"]:
+        try:
+            rule["form"](value)
+        except ValueError as error:
+            raise UsageError(f"{where} is {value!r}; expected {error} ({rule['words']})") from error
     return float(value) if kind is float else value
 
 

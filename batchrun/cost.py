@@ -21,6 +21,8 @@ WEIGHT = 0.1
 FIRST_PASS_S, FIRST_ROW_S, FIRST_TOKEN_S, FIRST_CELLS_S = 0.01, 0.005, 0.002, 0.001
 """Used until something was measured: a pass, a row's one token, a token of a piece, a thousand cells attended to."""
 
+FIRST_WEIGHTS = (FIRST_PASS_S, FIRST_ROW_S, FIRST_TOKEN_S, FIRST_CELLS_S, FIRST_CELLS_S)
+
 SOLVE_EVERY = 8
 LONGEST_STEP_S = 2.0
 """A step of prefill should not take longer where the machine has a choice: signals and arrivals wait for its end."""
@@ -59,7 +61,7 @@ class Cost:
     """What was seen of this machine so far.  Seconds and tokens."""
 
     def __init__(self) -> None:
-        self._fit = Regression((FIRST_PASS_S, FIRST_ROW_S, FIRST_TOKEN_S, FIRST_CELLS_S, FIRST_CELLS_S))
+        self._fit = Regression(FIRST_WEIGHTS)
         self._seen = 0
         self._answer_share = 1.0
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from batchrun.backends.base import Backend, Tokenizer
 from batchrun.core import Accepted, Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
-from batchrun.cost import Cost, work
+from batchrun.cost import Cost, Work, work
 from batchrun.errors import BackendError
 from batchrun.guide import Guide
 from batchrun.lookup import Record, Trail, chosen, matching
@@ -54,6 +54,8 @@ class Engine:
 
     `share_prefixes` off computes every prompt whole; `look_ahead` off draws every token in a step of its own.
     `on_tokens` hears the tokens of every answer as they come, forced ones among them, each of them once.
+    `spare_slots`: of the backend's last slots, left to others.  `saw_step` is told of every step: its work, and the
+    seconds in the backend.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Engine:
         share_prefixes: bool = True,
         look_ahead: bool = True,
         on_tokens: OnTokens | None = None,
+        spare_slots: int = 0,
+        saw_step: Callable[[Work, float], None] | None = None,
     ) -> None:
         self.meter = Meter()
         self._on_tokens = on_tokens
@@ -77,7 +81,9 @@ class Engine:
         self._cost = cost
         self._clock = clock
         self._width = width
-        self._scheduler = Scheduler(backend.limits, width.most)
+        self._saw_step = saw_step
+        limits = backend.limits
+        self._scheduler = Scheduler(replace(limits, slots=limits.slots - spare_slots), width.most)
         self._share_prefixes = share_prefixes
         self._look_ahead = look_ahead and backend.limits.ahead
         self._trails = Record()
@@ -330,7 +336,10 @@ class Engine:
         meter.computed_tokens += step.prefill_tokens
         meter.cells_peak = max(meter.cells_peak, self._scheduler.reserved_tokens)
         meter.prefill_kcells += step.prefill_cells / 1000
-        self._cost.saw_step(work(step.feeds), model_s / step.chain)
+        done, seconds = work(step.feeds), model_s / step.chain
+        self._cost.saw_step(done, seconds)
+        if self._saw_step:
+            self._saw_step(done, seconds)
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

@@ -10,7 +10,7 @@ Pure: numbers in, numbers out.  What the features mean is the caller's affair.
 from collections.abc import Sequence
 
 FADE = 0.98
-"""What an observation still counts after the next: fifty of them are remembered well."""
+"""What an observation still counts after the next, unless told otherwise: fifty of them are remembered well."""
 
 HOLD = 0.05
 """How strongly a weight is held where it was, as a share of what the observations say about it."""
@@ -23,8 +23,9 @@ FORGOTTEN = 1e-100
 class Regression:
     """Non-negative weights `w` such that `sum(w * features)` is near the observed value."""
 
-    def __init__(self, first: Sequence[float]) -> None:
+    def __init__(self, first: Sequence[float], fade: float = FADE) -> None:
         self.weights = list(first)
+        self._fade = fade
         size = len(self.weights)
         self._gram = [[0.0] * size for _ in range(size)]
         self._moment = [0.0] * size
@@ -35,8 +36,8 @@ class Regression:
         for row, left in enumerate(scaled):
             line = self._gram[row]
             for column, right in enumerate(scaled):
-                line[column] = FADE * line[column] + left * right
-            self._moment[row] = FADE * self._moment[row] + left
+                line[column] = self._fade * line[column] + left * right
+            self._moment[row] = self._fade * self._moment[row] + left
 
     def solve(self) -> None:
         """Moves the weights to the observations, by coordinate descent from where they are."""

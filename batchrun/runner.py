@@ -10,16 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from batchrun.assembly import Parts, open_backend, slot_plan
+from batchrun.assembly import Parts, open_worker, slot_plan
 from batchrun.backends.base import Interrupted
 from batchrun.bursts import Burst
 from batchrun.capacity import described
 from batchrun.core import Completion, FinishReason, Job, Request
-from batchrun.governor import FixedGovernor
 from batchrun.intake import Intake, Room
 from batchrun.jobs import JobReader
 from batchrun.journal import Journal
 from batchrun.outcomes import Outcomes, Watch
+from batchrun.pacer import Pacer
+from batchrun.pacing import unpaced
 from batchrun.prefix import Planned
 from batchrun.retries import Retries
 from batchrun.selection import Selection, failure_limit
@@ -29,6 +30,8 @@ from batchrun.stats import BurstStats
 from batchrun.summary import Summary
 from batchrun.window import Window
 from batchrun.worker import Worker
+
+REST_LOOK_S = 1.0  # between two looks during a rest
 
 
 class Stop(Protocol):
@@ -70,6 +73,7 @@ class Ends:
     pieces: Journal | None = None  # for the answers to pieces of documents
     selection: Selection = field(default_factory=Selection)
     share_answers: bool = True  # equal jobs are computed once
+    pacer: Pacer | None = None  # None: bursts and rests as set, and nobody looks at heat
 
 
 class Runner:
@@ -79,7 +83,7 @@ class Runner:
         self._parts = parts
         self._ends = ends
         self._longest_tokens = longest_tokens
-        self._governor = FixedGovernor(parts.settings.burst_seconds, parts.settings.rest_seconds)
+        self._pacer = ends.pacer or unpaced(parts.settings, ends.clock)
         self._failures = failure_limit(parts.settings.max_failures)
         retries = Retries(parts.preparer, parts.settings.retries, parts.settings.asking().grows)
         name, shares = parts.model.card.name, ends.share_answers
@@ -108,19 +112,22 @@ class Runner:
                 self._turn()
             self._wind_down()
             self.summary.interrupted = not self._finished
-            self.summary.too_many_failures = self._stopped() and not self._ends.stop.stopped
+            self.summary.too_many_failures = self._stopped() and not (self._ends.stop.stopped or self.summary.gave_up)
         except Interrupted:
             self.summary.interrupted = True
         finally:
             self.summary.wall_s = self._ends.clock() - began_s
             self.summary.blank_lines = self._ends.source.blank
+            self._pacer.finish()
             if self._worker:
                 self._worker.close()
         return self.summary
 
     def _stopped(self) -> bool:
-        """Whether no new job is to begin: by a signal, by the clock, or because too many failed."""
-        return self._ends.stop.stopped or self._failures.reached(self.summary.failed, self.summary.statuses.total())
+        """Whether no new job is to begin: by a signal, a rule, the clock, for heat, or because too many failed."""
+        if self._ends.stop.stopped or self.summary.gave_up:
+            return True
+        return self._failures.reached(self.summary.failed, self.summary.statuses.total())
 
     @property
     def _finished(self) -> bool:
@@ -131,14 +138,24 @@ class Runner:
         return self._worker is None or self._worker.idle
 
     def _turn(self) -> None:
-        """Tops the burst up and takes one step, or ends the burst when nothing runs."""
+        """Tops the burst up and takes one step, or ends the burst when nothing runs or its time is over.
+
+        Rows that run are then held where they are, and go on in the next burst.
+        """
         self._ends.watch.tick()
         self._top_up()
-        if self._worker and not self._worker.idle:
-            self._step(self._worker)
+        worker = self._worker
+        if worker and not worker.idle and self._open_burst(worker):
+            self._step(worker)
+            if self._pacer.draining:
+                self._return_waiting(worker)
         burst = self._burst
-        if burst and (self._idle or (burst.full and not burst.allowance.rest_s and not self._waiting)):
+        if burst and worker and (worker.idle or self._pacer.over(worker.probe) or self._runs_on(burst)):
             self._end_burst(burst)
+
+    def _runs_on(self, burst: Burst) -> bool:
+        """Whether all that a burst took has begun and no rest parts it from the next."""
+        return burst.full and not self._pacer.cuts and not burst.allowance.rest_s and not self._waiting
 
     @property
     def _waiting(self) -> int:
@@ -151,11 +168,14 @@ class Runner:
         if self._outcomes.suspects:
             self._retry_alone()
             return
-        if self._burst and self._burst.full:
+        if self._burst and self._burst.full and self._pacer.cuts and not self._waiting:
+            self._burst.widen(self._pacer.left_s, self._loaded_worker().wanted_jobs)
+        if (self._burst and self._burst.full) or self._pacer.draining:
             return
         taken: list[Planned] = []
         while entry := self._next(wait=self._idle and not taken and not self._burst):
-            if not self._open_burst(self._loaded_worker()).take(entry):
+            burst = self._open_burst(self._loaded_worker())
+            if not burst or not burst.take(entry):
                 break
             self._window.pop()
             taken.append(entry._replace(request=self._outcomes.errands.begin(entry.request, self._ends.clock())))
@@ -183,16 +203,22 @@ class Runner:
 
     def _retry_alone(self) -> None:
         """Runs a request again under which the engine failed, with nobody beside it: so the one to blame is found."""
-        if self._idle:
-            worker, request = self._loaded_worker(), self._outcomes.suspects.popleft()
-            planned = worker.plan([request], long_first=False)
-            self._open_burst(worker).take(planned[0])
+        worker = self._loaded_worker()
+        if self._idle and (burst := self._open_burst(worker)):
+            planned = worker.plan([self._outcomes.suspects.popleft()], long_first=False)
+            burst.take(planned[0])
             worker.take(planned)
 
-    def _open_burst(self, worker: Worker) -> Burst:
+    def _open_burst(self, worker: Worker) -> Burst | None:
+        """The burst that runs, or a new one after the rest that is due; None if the run is to stop before that."""
         if not self._burst:
-            self._burst = worker.begin(self._next_burst, self._governor.allowance())
-            self._next_burst += 1
+            self._rest(worker)
+        return self._burst or (None if self._stopped() else self._begin_burst(worker))
+
+    def _begin_burst(self, worker: Worker) -> Burst:
+        self._burst = worker.begin(self._next_burst, self._pacer.allowance, runs_on=self._pacer.cuts)
+        self._pacer.open()
+        self._next_burst += 1
         return self._burst
 
     def _next_request(self, *, wait: bool) -> Request | None:
@@ -212,43 +238,34 @@ class Runner:
         """The worker; its weights are loaded when the first job needs them."""
         if self._worker is None:
             parts, stop = self._parts, self._ends.stop
-            load = slot_plan(parts, self._longest_tokens)
+            load = slot_plan(parts, self._longest_tokens, probes=self._pacer.probes)
             plan = described(load, parts.model.card, fixed=parts.settings.parallel is not None)
             for text in (*parts.notices, f"{parts.model.card.name}: {plan}"):
                 self._ends.watch.say(text)
             if parts.settings.context and load.context < parts.settings.context:
                 self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")
-            grace_s = parts.settings.grace_seconds
-            backend = open_backend(parts, load, lambda: stop.stopped, lambda: stop.overdue(grace_s))
-            for text in backend.notices:
-                self._ends.watch.say(text)
-            self._worker = Worker(
-                backend,
-                parts.model.tokenizer,
-                parts.guide,
-                load,
-                self._ends.clock,
-                share_prefixes=parts.settings.prefix,
-                look_ahead=parts.settings.lookup,
-                fixed_width=parts.settings.parallel is not None,
+            grace_s, saw_step = parts.settings.grace_seconds, self._pacer.saw_step
+            self._worker = open_worker(
+                parts, load, self._ends.clock, lambda: stop.stopped, lambda: stop.overdue(grace_s), saw_step
             )
+            for text in self._worker.notices:
+                self._ends.watch.say(text)
         return self._worker
 
     # -- running
 
     def _step(self, worker: Worker) -> None:
-        self._open_burst(worker)  # rows may run on after the burst that took them
         if self._outcomes.errands.timed:
             self._expire(worker)
         for completion in worker.step():
             self._finish(worker, completion)
         self._cancel_lost()
         if self._outcomes.suspects:
-            for request in worker.drop_waiting():
-                self._window.add(request)
+            self._return_waiting(worker)
 
     def _finish(self, worker: Worker, completion: Completion) -> None:
-        settled = self._outcomes.settle(completion, self._open_burst(worker).number, worker.context)
+        burst = self._burst or self._begin_burst(worker)  # a race may end while nothing runs
+        settled = self._outcomes.settle(completion, burst.number, worker.context)
         if settled:
             worker.count(completion, settled.result, stands=settled.stands)
 
@@ -277,18 +294,28 @@ class Runner:
         return completion is not None
 
     def _end_burst(self, burst: Burst) -> None:
-        """Closes the burst; rests if more is to come."""
-        more = bool(self._window or self._outcomes.again) or not self._intake.ended
-        rest_s = burst.allowance.rest_s if more and not self._stopped() else 0.0
-        stats = self._loaded_worker().end(rest_s)
+        """Closes the burst; the rest after it is taken when the next one is about to open."""
+        more = bool(self._window or self._outcomes.again) or not self._intake.ended or not self._idle
+        conditions = self._pacer.close(more=more and not self._stopped())
+        stats = self._loaded_worker().end(conditions.pace["rest_s"], conditions)
         self._burst = None
         self._ends.sink.sync()
         self._ends.stats.append(stats)  # before the rest: whoever pulls the plug now loses no line
-        self.summary.bursts += 1
-        if rest_s:
+        self.summary.add_burst(conditions)
+
+    def _rest(self, worker: Worker) -> None:
+        """Waits until the machine may work again, or the run is asked to stop."""
+        while not self._stopped() and (left_s := self._pacer.rest_left(worker.probe)):
             began_s = self._ends.clock()
-            self._ends.stop.wait(rest_s)
+            self._ends.stop.wait(min(left_s, REST_LOOK_S))
+            self._ends.watch.tick()
             self.summary.rest_s += self._ends.clock() - began_s
+            self.summary.gave_up = self._pacer.gives_up
+
+    def _return_waiting(self, worker: Worker) -> None:
+        """Takes back what no row has begun."""
+        for request in worker.drop_waiting():
+            self._window.add(request)
 
     def _wind_down(self) -> None:
         """When the run is to stop: what waits stays undone, what runs may finish within the grace time.
@@ -297,8 +324,8 @@ class Runner:
         """
         worker = self._worker
         if worker and not worker.idle:
-            burst = self._open_burst(worker)
-            worker.drop_waiting()
+            burst = self._burst or self._begin_burst(worker)
+            self._return_waiting(worker)
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
                 self._step(worker)

@@ -9,14 +9,19 @@ from datetime import datetime
 from pathlib import Path
 
 from batchrun import check as checking
-from batchrun.assembly import job_reader, layout, open_parts, original_identity, preview
+from batchrun.assembly import Parts, job_reader, layout, open_parts, original_identity, preview
+from batchrun.awake import SleepWatch
 from batchrun.backends.base import Interrupted
 from batchrun.config import Settings
 from batchrun.deadline import Deadline
+from batchrun.device_profile import DeviceProfile
 from batchrun.errors import InputError, UsageError
 from batchrun.inputs import Inputs, inputs
 from batchrun.journal import Journal
+from batchrun.launcher import SCHEDULED, launcher, lower_priority
 from batchrun.moments import seconds_until
+from batchrun.pacing import device_profile, paced
+from batchrun.permission import Permission, Rules, check_measurable, rules
 from batchrun.places import Asked, Places, places
 from batchrun.printable import printable
 from batchrun.profile import told_once
@@ -27,6 +32,7 @@ from batchrun.signals import StopSignals
 from batchrun.sinks import Sinks
 from batchrun.stats_file import NoStatsFile, StatsFile
 from batchrun.summary import Summary, lines
+from batchrun.thermal import MachineSensors, open_sensors
 
 NOT_ALL_OK = 3
 TOO_MANY_FAILURES = 7
@@ -77,10 +83,15 @@ def run(settings: Settings, files: Files, options: Options) -> int:
     source, asked = files.inputs(settings), files.asked(settings)
     where = places(asked, source)
     seconds = settings.deadline and seconds_until(settings.deadline, datetime.now().astimezone(), "--deadline")
+    sensors, kept = _ruled(settings)
     with StopSignals(say) as signals:
-        stop = Deadline(signals, seconds or None)
+        deadline = Deadline(signals, seconds or None)
+        stop = Permission(deadline, kept, sensors.sense, time.monotonic, datetime.now, _sleep_teller())
+        if stop.stopped and stop.reason:
+            say(f"not started: {stop.reason}")
+            return TRY_LATER
         try:
-            summary, said = _run(settings, source, asked, where, options, signals, stop)
+            summary, said = _run(settings, source, asked, where, options, signals, stop, sensors)
         except Interrupted:  # while a long file was looked over
             summary, said = Summary(interrupted=True), []
         if not summary.jobs and not summary.interrupted and options.selection.takes_all:
@@ -90,11 +101,16 @@ def run(settings: Settings, files: Files, options: Options) -> int:
         return _status(summary, signals, stop, where)
 
 
-def check(settings: Settings, files: Files) -> checking.Report:
-    """Looks at the jobs without running them.  Raises InputError where there are none."""
+def check(settings: Settings, files: Files, *, estimated: bool = False) -> checking.Report:
+    """Looks at the jobs without running them.
+
+    Raises InputError where there are none, UsageError where an estimate has nothing to go by.
+    """
     source = files.inputs(settings)
     where = places(files.asked(settings), source)
-    report = checking.check(open_parts(settings), source, where.journal)
+    parts = open_parts(settings)
+    device = _calibrated(parts) if estimated else None
+    report = checking.check(parts, source, where.journal, device)
     if not report.jobs:
         raise InputError(_no_jobs(source))
     return report
@@ -108,6 +124,15 @@ def _check(settings: Settings, options: Options) -> None:
     failure_limit(settings.max_failures)
 
 
+def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
+    """What the machine senses, and the rules to stop by.  Raises UsageError for one that cannot be kept here."""
+    sensors, kept = open_sensors(), rules(settings, datetime.now())
+    if kept != Rules():
+        sensors.settle()
+        check_measurable(kept, sensors.sense())
+    return sensors, kept
+
+
 def _run(
     settings: Settings,
     source: Inputs,
@@ -115,7 +140,8 @@ def _run(
     where: Places,
     options: Options,
     signals: StopSignals,
-    stop: Deadline,
+    stop: Permission,
+    sensors: MachineSensors,
 ) -> tuple[Summary, list[str]]:
     """Opens the outputs, runs, and gives what the files came to, in lines to be said at the end."""
     sinks = Sinks(
@@ -133,7 +159,7 @@ def _run(
         try:
             if sinks.journal:
                 _say_opened(sinks.journal)
-            summary = _run_line(settings, source, sinks, stats, stop, options.selection)
+            summary = _run_line(settings, source, sinks, stats, stop, options.selection, sensors)
             sinks.complete = not summary.interrupted and options.selection.takes_all
         finally:
             stats.close()
@@ -145,8 +171,17 @@ def _run(
 
 
 def _run_line(
-    settings: Settings, source: Inputs, sinks: Sinks, stats: StatsSink, stop: Deadline, selection: Selection
+    settings: Settings,
+    source: Inputs,
+    sinks: Sinks,
+    stats: StatsSink,
+    stop: Permission,
+    selection: Selection,
+    sensors: MachineSensors,
 ) -> Summary:
+    started_by = launcher()
+    if settings.priority == "low" or (settings.priority == "auto" and started_by in SCHEDULED):
+        lower_priority()
     parts = open_parts(settings)
     try:
         seen = preview(source, parts, lambda: stop.stopped)
@@ -156,7 +191,15 @@ def _run_line(
         progress = Progress(seen.lines, time.monotonic)
         try:
             ends = Ends(
-                source.source(seen.lines), sinks.sink, stats, stop, progress, time.monotonic, sinks.pieces, selection
+                source.source(seen.lines),
+                sinks.sink,
+                stats,
+                stop,
+                progress,
+                time.monotonic,
+                sinks.pieces,
+                selection,
+                pacer=paced(parts, sensors, started_by),
             )
             return Runner(parts, job_reader(settings, None, source.bases), ends, seen.longest_tokens).run()
         finally:
@@ -194,7 +237,7 @@ def _closed(journal: Journal) -> list[str]:
     return said
 
 
-def _status(summary: Summary, signals: StopSignals, stop: Deadline, where: Places) -> int:
+def _status(summary: Summary, signals: StopSignals, stop: Permission, where: Places) -> int:
     """The exit status; says how to go on where there is more to do."""
     hint = f"resume with: {_resume_command()}" if where.journal else STREAM_HINT
     if summary.interrupted and signals.number:
@@ -206,7 +249,33 @@ def _status(summary: Summary, signals: StopSignals, stop: Deadline, where: Place
     if summary.interrupted and stop.timed_out:
         say(f"stopped at the deadline; {hint}")
         return TRY_LATER
+    if summary.interrupted and (reason := stop.reason or summary.gave_up):
+        say(f"stopped early: {reason}; {hint}")
+        return TRY_LATER
     return 0 if summary.all_ok else NOT_ALL_OK
+
+
+def _calibrated(parts: Parts) -> DeviceProfile:
+    """What `calibrate` found of this device."""
+    if parts.settings.engine == "fake":
+        raise UsageError("--estimate is for a real engine; --engine fake takes no time")
+    supply, started_by = open_sensors().sense().supply.source, launcher()
+    found = device_profile(parts, supply, started_by)
+    if not found:
+        device = f"this model with these weights and threads, on {supply}, started by {started_by}"
+        raise UsageError(f"--estimate has no measure of {device}; make one with: batchrun calibrate")
+    return found
+
+
+def _sleep_teller() -> Callable[[], None]:
+    """Says that the machine slept, when it did."""
+    watch = SleepWatch(time.monotonic, time.time)
+
+    def tell() -> None:
+        if slept_s := watch.slept_s():
+            say(f"the machine slept for {slept_s / 60:.1f} minutes, or its clock was set")
+
+    return tell
 
 
 def _no_jobs(source: Inputs) -> str:

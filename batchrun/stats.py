@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batchrun.backends.base import Upkeep
+from batchrun.conditions import Conditions
 from batchrun.core import Completion, Result, Status
 
 
@@ -90,6 +91,10 @@ class BurstStats:
     predicted_s: float
     slots: dict[str, int]
     width: dict[str, Any]
+    heat: dict[str, Any]
+    speed: dict[str, Any]
+    pace: dict[str, Any]
+    energy: dict[str, Any]
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -116,8 +121,10 @@ def burst_stats(
     predicted_s: float,
     slots: dict[str, int],
     width: dict[str, Any],
+    conditions: Conditions | None = None,
 ) -> BurstStats:
     """The figures of one burst.  `wall_s` counts its work, without the rest after it."""
+    under = conditions or Conditions({}, {}, {}, {})
     wall = max(wall_s, 1e-9)
     return BurstStats(
         burst=burst,
@@ -158,6 +165,10 @@ def burst_stats(
         predicted_s=round(predicted_s, 2),
         slots=slots,
         width=width,
+        heat=under.heat,
+        speed=under.speed,
+        pace=under.pace,
+        energy=under.energy,
     )
 
 

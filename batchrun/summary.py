@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from batchrun.conditions import Conditions
 from batchrun.core import GROUP_WON, Result, Status
 
 REASONS_SHOWN = 5
@@ -28,6 +29,8 @@ class Summary:
     interrupted: bool = False
     too_many_failures: bool = False
     spared: int = 0  # results of jobs that did not have to run: their group has its answer
+    slowed: Counter[str] = field(default_factory=Counter)  # bursts, by what slowed the machine
+    gave_up: str = ""  # why the run ended by itself with work left
 
     @property
     def failed(self) -> int:
@@ -46,6 +49,12 @@ class Summary:
     def earlier_not_ok(self) -> int:
         """Of results that were there: a cancelled one is final only where its group has an answer."""
         return self.earlier.total() - self.earlier[Status.OK] - self.earlier[Status.CANCELLED]
+
+    def add_burst(self, conditions: Conditions) -> None:
+        self.bursts += 1
+        cause = conditions.speed["cause"] or ("heat" if conditions.heat["fired"] else None)
+        if cause:
+            self.slowed[cause] += 1
 
     def add_result(self, result: Result) -> None:
         self.statuses[result.status] += 1
@@ -82,6 +91,9 @@ def lines(summary: Summary, where: str) -> list[str]:
         )
     if summary.tried_again:
         said.append(f"{summary.tried_again} further {'try' if summary.tried_again == 1 else 'tries'}")
+    if summary.slowed:
+        slowed = ", ".join(f"{cause} in {count}" for cause, count in summary.slowed.most_common())
+        said.append(f"slowed by {slowed} of {summary.bursts} {_plural('burst', summary.bursts)}")
     said += [f"{count} {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
     if summary.earlier_not_ok:
         said.append(f"{summary.earlier_not_ok} of those done before are not ok")

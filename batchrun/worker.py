@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from batchrun.backends.base import Backend, LoadPlan, Tokenizer
 from batchrun.bursts import Burst
 from batchrun.capacity import DEFAULT_ROWS
+from batchrun.conditions import Conditions
 from batchrun.core import Completion, Request, Result
-from batchrun.cost import Cost
+from batchrun.cost import Cost, Work
 from batchrun.engine import Engine
 from batchrun.governor import Allowance
 from batchrun.guide import Guide
 from batchrun.prefix import Planned
+from batchrun.probe import Probe, run_probe
 from batchrun.stats import BurstStats, Tally, answer_share, burst_stats
 from batchrun.width import Width
 
@@ -34,8 +36,10 @@ class Worker:
         share_prefixes: bool,
         look_ahead: bool,
         fixed_width: bool,
+        saw_step: Callable[[Work, float], None] | None = None,
     ) -> None:
         self._backend = backend
+        self._tokenizer = tokenizer
         self._clock = clock
         self._load = load
         self._cost = Cost()
@@ -49,11 +53,19 @@ class Worker:
             width=self._width,
             share_prefixes=share_prefixes,
             look_ahead=look_ahead,
+            spare_slots=load.probe_slots,
+            saw_step=saw_step,
         )
         self._tally = Tally()
         self._began_s = 0.0
         self._began_at = ""
+        self._job_s = 0.0  # predicted for a job of the last burst that took any
         self.burst: Burst | None = None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What loading found out and a user should be told once."""
+        return self._backend.notices
 
     @property
     def idle(self) -> bool:
@@ -64,6 +76,11 @@ class Worker:
         return self._engine.waiting
 
     @property
+    def wanted_jobs(self) -> int:
+        """So many more fill all rows, and replace each of them once without a step in which one stands empty."""
+        return max(0, 2 * self._width.rows - self._engine.running - self._engine.waiting)
+
+    @property
     def context(self) -> int:
         """Tokens that a slot holds."""
         return self._backend.limits.context
@@ -71,9 +88,15 @@ class Worker:
     def fits(self, request: Request) -> bool:
         return self._engine.fits(request)
 
-    def begin(self, number: int, allowance: Allowance) -> Burst:
-        """Opens a burst: from now on all figures are its own."""
-        self.burst = Burst(number, allowance, self._cost, self._width.rows)
+    def begin(self, number: int, allowance: Allowance, *, runs_on: bool = False) -> Burst:
+        """Opens a burst: from now on all figures are its own.
+
+        `runs_on`: rows go on from burst to burst whatever parts them, so none may stand empty for want of seconds.
+        """
+        least_jobs = max(0 if self.waiting else 1, self.wanted_jobs) if runs_on else 1
+        carried_s = self.waiting * self._job_s
+        rows = self._width.rows
+        self.burst = Burst(number, allowance, self._cost, rows, carried_s=carried_s, least_jobs=least_jobs)
         self._tally = Tally()
         self._began_s = self._clock()
         self._began_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -108,14 +131,20 @@ class Worker:
     def drop_waiting(self) -> list[Request]:
         return self._engine.drop_waiting()
 
-    def end(self, rest_s: float) -> BurstStats:
-        """Closes the burst, after which `rest_s` of rest are meant to come.
+    def probe(self) -> Probe | None:
+        """How fast the device is now; None where memory left no slot for it.  Raises BackendError."""
+        slot = self._load.slots - 1
+        return run_probe(self._backend, self._tokenizer, slot, self._clock) if self._load.probe_slots else None
+
+    def end(self, rest_s: float, conditions: Conditions | None = None) -> BurstStats:
+        """Closes the burst, after which `rest_s` of rest are meant to come.  `conditions`: under which it ran.
 
         Rows may still run on into the next burst, where no rest parts the two.
         """
         burst = self.burst
         assert burst is not None, "only an open burst can end"
         self.burst = None
+        self._job_s = burst.job_s or self._job_s
         return burst_stats(
             burst.number,
             self._began_at,
@@ -126,6 +155,7 @@ class Worker:
             predicted_s=burst.predicted_s,
             slots={"rows": self._load.rows, "slots": self._load.slots, "context": self._load.context},
             width={"rows": self._width.rows, "reason": self._width.reason},
+            conditions=conditions,
         )
 
     def close(self) -> None:

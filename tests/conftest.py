@@ -6,9 +6,12 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
+from batchrun.backends.mlx_blas import openblas
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background it is ignored,
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and every process that they start would ignore it too
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="batchrun-tests-")  # subprocesses get it too
 
 settings.register_profile("batchrun", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("batchrun")
+openblas()  # before any test imports MLX, which would keep its slow one

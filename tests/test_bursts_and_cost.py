@@ -22,7 +22,7 @@ from batchrun.cost import (
     Work,
     work,
 )
-from batchrun.governor import Allowance, FixedGovernor
+from batchrun.governor import Allowance
 from batchrun.prefix import Planned, Prefix, Share
 
 quick = settings(deadline=None, max_examples=60)
@@ -142,14 +142,17 @@ def test_a_prefix_of_a_job_that_was_refused_is_still_to_be_charged() -> None:
     small.take(alone("x", 1))
     assert not small.take(Planned(request([1] * 401, 1), shared))
     before = small.predicted_s
-    small.allowance = Allowance(100.0, 0.0)
+    small.widen(100.0, 0)
     small.take(Planned(request([1] * 401, 1), shared))
     assert small.predicted_s - before > 300 * LAPTOP[2]
 
 
-def test_a_fixed_governor_always_says_the_same() -> None:
-    governor = FixedGovernor(30.0, 5.0)
-    assert [governor.allowance(), governor.allowance()] == [Allowance(30.0, 5.0)] * 2
+def test_rows_that_run_on_are_filled_whatever_it_costs() -> None:
+    filling = Burst(1, Allowance(1.0, 0.0), measured(), 4, least_jobs=3)
+    assert [filling.take(alone("x" * 500, 10)) for _ in range(5)] == [True] * 3 + [False] * 2
+    full = Burst(2, Allowance(1.0, 0.0), measured(), 4, carried_s=5.0, least_jobs=0)
+    assert not full.take(alone("x", 1))
+    assert full.predicted_s == 5.0
 
 
 # -- the work of a step

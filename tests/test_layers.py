@@ -13,7 +13,7 @@ import batchrun
 PACKAGE = Path(batchrun.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 HOMES = {
-    "typer": {"cli.py", "options.py", "side_commands.py"},
+    "typer": {"cli.py", "cli_pace.py", "options.py", "side_commands.py"},
     "tqdm": {"progress.py"},
     "jsonschema": {"schemas.py", "references.py"},
     "referencing": {"schemas.py", "references.py"},
@@ -30,9 +30,9 @@ HOMES = {
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
-    "psutil": {"machine.py"},
+    "psutil": {"machine.py", "launcher.py", "thermal/others.py"},
     "huggingface_hub": {"models.py"},
-    "platformdirs": {"config.py", "models.py", "profile.py"},
+    "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
 HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "transformers", "jsonschema", "huggingface_hub", "tqdm"}
 
@@ -74,7 +74,16 @@ def test_no_other_third_party_name_stands_anywhere() -> None:
     assert not {module: names for module, names in strangers.items() if names}
 
 
-@pytest.mark.parametrize("module", ["core.py", "errors.py", "scheduler.py", "sequence.py", "prefix.py", "bursts.py"])
+@pytest.mark.parametrize(
+    "module", ["heat.py", "heat_model.py", "speed.py", "trust.py", "pacer.py", "permission.py", "duty_sweep.py"]
+)
+def test_the_modules_of_heat_name_no_third_party(module: str) -> None:
+    assert imported(MODULES[module]) <= {*sys.stdlib_module_names, "batchrun"}
+
+
+@pytest.mark.parametrize(
+    "module", ["core.py", "errors.py", "scheduler.py", "sequence.py", "prefix.py", "bursts.py", "governor.py"]
+)
 def test_the_pure_modules_name_no_third_party(module: str) -> None:
     assert imported(MODULES[module]) <= {*sys.stdlib_module_names, "batchrun"}
 

@@ -128,7 +128,7 @@ def test_free_answers_to_pieces_stand_one_after_another(tmp_path: Path) -> None:
 
 def test_a_piece_that_fails_is_told_with_its_place(folder: Path) -> None:
     write_jobs(folder / "jobs.jsonl", [JOB | {"max_tokens": 24}, SHORT])
-    assert run(folder, "--on-overflow", "chunk").status == 3
+    assert run(folder, "--on-overflow", "chunk", "--on-budget", "fail").status == 3
     found = results(folder)["doc"]
     assert found["status"] == "truncated"
     assert found["errors"][0]["message"].startswith("piece ")

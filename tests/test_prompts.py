@@ -12,7 +12,7 @@ from batchrun.backends.fake import MESSAGE_END, MESSAGE_START, VOCAB, FakeModel
 from batchrun.core import Job, Message, Sampling, Schema
 from batchrun.errors import JobError
 from batchrun.guide import Guide
-from batchrun.prompts import Preparer, digest, laid_out
+from batchrun.prompts import PARTS, Preparer, digest, laid_out
 
 MODEL = FakeModel()
 GUIDE = Guide(MODEL.tokenizer.for_guide(), VOCAB)
@@ -190,8 +190,24 @@ def test_the_layout_is_part_of_the_digest() -> None:
     assert LEADING.digest(JOB) == digest(JOB, MODEL.card, MODEL.template.text, DOCUMENTS_LEAD) != PREPARER.digest(JOB)
 
 
-def test_digests_of_free_text_are_those_of_results_that_were_written_before_there_were_layouts() -> None:
-    known = "f2eab7be68b70d20fdf26a3e5dabe09afe4ee87e3516f1af6e0cb8f2cdf8cf3d"
+def test_a_digest_says_which_part_of_a_job_is_another() -> None:
+    def parts(job: Job, card: ModelCard = CARD) -> dict[str, str]:
+        return dict(zip(PARTS, digest(job, card, "template").split("-"), strict=True))
+
+    changed = {
+        "prompt": parts(replace(JOB, messages=(Message("user", "another"),))),
+        "document": parts(replace(JOB, document="another")),
+        "schema": parts(replace(JOB, schema=None)),
+        "model": parts(JOB, replace(CARD, identity="another")),
+        "settings": parts(replace(JOB, max_tokens=JOB.max_tokens + 1)),
+    }
+    for name, found in changed.items():
+        differing = {part for part in PARTS if found[part] != parts(JOB)[part]}
+        assert differing == {name} or (name == "schema" and differing == {"schema", "settings"})
+
+
+def test_the_digest_of_a_job_stays_what_it_is_in_results_that_were_written() -> None:
+    known = "b5aa8097704eb40742655749-b8e1dda3ac0aa3820ad2990b-b8e1dda3ac0a-903937049454-22c51195c48e"
     assert digest(FREE, CARD, "template") == known
 
 

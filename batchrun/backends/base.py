@@ -89,7 +89,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """How much a backend is to set up.  `slots` = `rows` + slots for shared prefixes."""
+    """How much a backend is to set up.  `slots` = `rows` + slots for shared prefixes + `probe_slots`."""
 
     rows: int
     slots: int
@@ -98,6 +98,7 @@ class LoadPlan:
     threads: int
     flash: bool = True  # attention that keeps no matrix of scores
     kv: str = "f16"  # number format of the KV cache, one of config.KV_FORMATS
+    probe_slots: int = 0  # the last ones, for probes of speed
 
 
 class Model(Protocol):

@@ -1,0 +1,28 @@
+"""Battery and swapping by psutil, for systems whose files are not read directly: macOS, the BSDs."""
+
+import time
+
+import psutil
+
+from batchrun.heat import Contention, Power, Supply
+
+PAGE_BYTES, PAGE_S = 4096, 1e-4
+
+
+def psutil_supply() -> Supply:
+    """A machine without a battery runs on mains; where psutil knows no batteries at all, the source is unknown."""
+    if not hasattr(psutil, "sensors_battery"):
+        return Supply()
+    battery = psutil.sensors_battery()
+    if battery is None:
+        return Supply(Power.MAINS)
+    plugged = battery.power_plugged
+    source = Power.UNKNOWN if plugged is None else Power.MAINS if plugged else Power.BATTERY
+    return Supply(source, float(battery.percent), plugged is False)
+
+
+def psutil_contention() -> Contention:
+    swap = psutil.swap_memory()
+    busy = psutil.cpu_times()
+    others_s = (busy.user + busy.system - time.process_time()) / (psutil.cpu_count() or 1)
+    return Contention(others_s=others_s, stall_s=(swap.sin + swap.sout) / PAGE_BYTES * PAGE_S)
