@@ -6,11 +6,11 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from batchrun import __version__, cli_pace, options, side_commands
+from batchrun import __version__, cli_pace, look_commands, model_options, options, side_commands
 from batchrun.errors import BatchrunError, OutputError, UsageError
 from batchrun.printable import printable
 
@@ -23,70 +23,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository/file.gguf, or hf:owner/repository."
-    ),
-]
-Weights = Annotated[
-    str | None, typer.Option(help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.")
-]
-Engine = Annotated[
-    str | None, typer.Option(help="auto (default), llamacpp, mlx, or fake (a toy that checks the rules).")
-]
-Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what pays.")]
-Context = Annotated[int | None, typer.Option(help="Tokens in one slot. Default: what the longest job needs.")]
-BatchTokens = Annotated[int | None, typer.Option(help="Tokens in one forward. Default: 512.")]
-Threads = Annotated[int | None, typer.Option(help="Processor threads. Default: one a physical core.")]
-Prefix = Annotated[
-    bool | None, typer.Option("--prefix/--no-prefix", help="Compute shared prefixes once (default) or not.")
-]
-Flash = Annotated[bool | None, typer.Option("--flash/--no-flash", help="Flash attention. Default: on.")]
-Kv = Annotated[str | None, typer.Option(help="Number format of the KV cache: f16 (default) or q8_0, half the memory.")]
-Lookup = Annotated[
-    bool | None,
-    typer.Option("--lookup/--no-lookup", help="Try continuations found in the prompt (default), where it pays."),
-]
-Layout = Annotated[
-    str | None, typer.Option(help="What leads a prompt: prompt-first (default), or document-first (see check).")
-]
-Chain = Annotated[
-    int | None, typer.Option(help="mlx: tokens that free greedy rows draw between two looks. Default: 8.")
-]
-MlxCacheMib = Annotated[int | None, typer.Option(help="mlx: freed memory kept for reuse, in MiB. Default: 512.")]
-MlxWiredMib = Annotated[
-    int | None, typer.Option(help="mlx: memory macOS may not page out, in MiB. Default: not touched.")
-]
-GraceSeconds = Annotated[float | None, typer.Option(help="Seconds that running rows get after Ctrl-C. Default: 10.")]
-MaxTokens = Annotated[int | None, typer.Option(help="Longest answer, for jobs that do not say. Default: 512.")]
-Temperature = Annotated[float | None, typer.Option(help="0 (default) is greedy.")]
-TopP = Annotated[float | None, typer.Option(help="Nucleus: draw from this share of probability. Default: 1.")]
-TopK = Annotated[int | None, typer.Option(help="Draw from this many best tokens. Default: 0, no limit.")]
-MinP = Annotated[float | None, typer.Option(help="Drop tokens below this share of the best. Default: 0.")]
-Seed = Annotated[int | None, typer.Option(help="Of every draw. Default: 0.")]
-Stop = Annotated[list[str] | None, typer.Option(help="End a free-text answer at this string; may be given again.")]
-System = Annotated[str | None, typer.Option(help="System turn of jobs that have none.")]
-SchemaName = Annotated[str | None, typer.Option("--schema", help="Schema of jobs that name none.")]
-Schemas = Annotated[str | None, typer.Option(help="Folder of schemas. Default: schemas/ here or beside the job file.")]
-SchemaInPrompt = Annotated[str | None, typer.Option(help="on (default) or off: show the model its schema.")]
-OnBudget = Annotated[
-    str | None,
-    typer.Option(help="When max_tokens runs out under a schema: close (default) the answer, retry with more, or fail."),
-]
-Retries = Annotated[int | None, typer.Option(help="Tries more for an answer that fails its schema. Default: 1.")]
-Thinking = Annotated[
-    str | None, typer.Option(help="off (default), or the tokens a thinking model may think before it answers.")
-]
-Config = Annotated[Path | None, typer.Option(help="Settings file. Default: batchrun.toml here, or the user's own.")]
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", help="Results file; - is standard output. Default: JOBS.results.jsonl.")
-]
-Stats = Annotated[Path | None, typer.Option(help="Stats file. Default: beside the results, with .stats in its name.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming; refuses to overwrite.")]
-Force = Annotated[bool, typer.Option("--force", help="With --fresh: overwrite.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _version(wanted: bool) -> None:
@@ -107,42 +43,42 @@ def _main(
 @app.command(epilog="Example:  batchrun run jobs/contacts.jsonl -o results.jsonl")
 def run(
     jobs: options.JobFiles = None,
-    output: Output = None,
+    output: model_options.Output = None,
     documents: options.Documents = None,
     prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     document: options.Document = None,
     id_column: options.IdColumn = None,
     input_format: options.InputFormat = None,
-    model: Model = None,
-    schema: SchemaName = None,
-    system: System = None,
-    max_tokens: MaxTokens = None,
-    parallel: Parallel = None,
-    context: Context = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    top_k: TopK = None,
-    min_p: MinP = None,
-    seed: Seed = None,
-    stop: Stop = None,
-    schemas: Schemas = None,
-    schema_in_prompt: SchemaInPrompt = None,
-    on_budget: OnBudget = None,
-    retries: Retries = None,
-    thinking: Thinking = None,
-    engine: Engine = None,
-    weights: Weights = None,
-    prefix: Prefix = None,
-    layout: Layout = None,
-    lookup: Lookup = None,
-    batch_tokens: BatchTokens = None,
-    threads: Threads = None,
-    flash: Flash = None,
-    kv: Kv = None,
-    chain: Chain = None,
-    mlx_cache_mib: MlxCacheMib = None,
-    mlx_wired_mib: MlxWiredMib = None,
+    model: model_options.Model = None,
+    schema: model_options.SchemaName = None,
+    system: model_options.System = None,
+    max_tokens: model_options.MaxTokens = None,
+    parallel: model_options.Parallel = None,
+    context: model_options.Context = None,
+    temperature: model_options.Temperature = None,
+    top_p: model_options.TopP = None,
+    top_k: model_options.TopK = None,
+    min_p: model_options.MinP = None,
+    seed: model_options.Seed = None,
+    stop: model_options.Stop = None,
+    schemas: model_options.Schemas = None,
+    schema_in_prompt: model_options.SchemaInPrompt = None,
+    on_budget: model_options.OnBudget = None,
+    retries: model_options.Retries = None,
+    thinking: model_options.Thinking = None,
+    engine: model_options.Engine = None,
+    weights: model_options.Weights = None,
+    prefix: model_options.Prefix = None,
+    layout: model_options.Layout = None,
+    lookup: model_options.Lookup = None,
+    batch_tokens: model_options.BatchTokens = None,
+    threads: model_options.Threads = None,
+    flash: model_options.Flash = None,
+    kv: model_options.Kv = None,
+    chain: model_options.Chain = None,
+    mlx_cache_mib: model_options.MlxCacheMib = None,
+    mlx_wired_mib: model_options.MlxWiredMib = None,
     burst_seconds: cli_pace.BurstSeconds = None,
     rest_seconds: cli_pace.RestSeconds = None,
     duty: cli_pace.Duty = None,
@@ -153,7 +89,7 @@ def run(
     max_energy: cli_pace.MaxEnergy = None,
     priority: cli_pace.Priority = None,
     keep_awake: cli_pace.Awake = None,
-    grace_seconds: GraceSeconds = None,
+    grace_seconds: model_options.GraceSeconds = None,
     only: options.Only = None,
     where: options.Where = None,
     shard: options.ShardOf = None,
@@ -172,10 +108,10 @@ def run(
     isolate: options.Isolate = None,
     root: options.Root = None,
     line_bytes: options.LineBytes = None,
-    stats: Stats = None,
-    fresh: Fresh = False,
-    force: Force = False,
-    config: Config = None,
+    stats: model_options.Stats = None,
+    fresh: model_options.Fresh = False,
+    force: model_options.Force = False,
+    config: model_options.Config = None,
 ) -> None:
     """Run the jobs of JOBS and write one result a line.
 
@@ -183,7 +119,7 @@ def run(
     2 usage, 4 input refused, 5 no model or engine, 6 output not written, 7 --max-failures, 75 stopped early by
     --deadline or a rule such as --until (the same command goes on), 130 or 143 stopped by a signal.
     """
-    flags = _flags(locals())
+    flags = model_options.given(locals())
     from batchrun import selection, session
     from batchrun.config import resolve
 
@@ -204,52 +140,52 @@ def run(
 @app.command(epilog="Example:  batchrun check jobs/contacts.jsonl")
 def check(
     jobs: options.JobFiles = None,
-    output: Output = None,
+    output: model_options.Output = None,
     documents: options.Documents = None,
     prompt: options.Prompt = None,
     prompt_file: options.PromptFile = None,
     document: options.Document = None,
     id_column: options.IdColumn = None,
     input_format: options.InputFormat = None,
-    model: Model = None,
-    schema: SchemaName = None,
-    system: System = None,
-    max_tokens: MaxTokens = None,
-    parallel: Parallel = None,
-    context: Context = None,
-    temperature: Temperature = None,
-    top_p: TopP = None,
-    top_k: TopK = None,
-    min_p: MinP = None,
-    seed: Seed = None,
-    stop: Stop = None,
-    schemas: Schemas = None,
-    schema_in_prompt: SchemaInPrompt = None,
-    on_budget: OnBudget = None,
-    retries: Retries = None,
-    thinking: Thinking = None,
-    engine: Engine = None,
-    weights: Weights = None,
-    prefix: Prefix = None,
-    layout: Layout = None,
-    batch_tokens: BatchTokens = None,
+    model: model_options.Model = None,
+    schema: model_options.SchemaName = None,
+    system: model_options.System = None,
+    max_tokens: model_options.MaxTokens = None,
+    parallel: model_options.Parallel = None,
+    context: model_options.Context = None,
+    temperature: model_options.Temperature = None,
+    top_p: model_options.TopP = None,
+    top_k: model_options.TopK = None,
+    min_p: model_options.MinP = None,
+    seed: model_options.Seed = None,
+    stop: model_options.Stop = None,
+    schemas: model_options.Schemas = None,
+    schema_in_prompt: model_options.SchemaInPrompt = None,
+    on_budget: model_options.OnBudget = None,
+    retries: model_options.Retries = None,
+    thinking: model_options.Thinking = None,
+    engine: model_options.Engine = None,
+    weights: model_options.Weights = None,
+    prefix: model_options.Prefix = None,
+    layout: model_options.Layout = None,
+    batch_tokens: model_options.BatchTokens = None,
     on_overflow: options.OnOverflow = None,
     state: options.State = None,
     root: options.Root = None,
     line_bytes: options.LineBytes = None,
-    threads: Threads = None,
+    threads: model_options.Threads = None,
     burst_seconds: cli_pace.BurstSeconds = None,
     rest_seconds: cli_pace.RestSeconds = None,
     duty: cli_pace.Duty = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Also how long it would take, by calibrate.")] = False,
-    config: Config = None,
-    as_json: AsJson = False,
+    config: model_options.Config = None,
+    as_json: model_options.AsJson = False,
 ) -> None:
     """Say what would run, without running it: rejected lines, tokens, shared prefixes, the plan of slots.
 
     Exit status: 0 all lines would run, 3 some would be rejected, 4 none can run.
     """
-    flags = _flags(locals())
+    flags = model_options.given(locals())
     from batchrun import check as checking
     from batchrun import session
     from batchrun.config import resolve
@@ -273,28 +209,28 @@ def bench(
     peer: Annotated[str | None, typer.Option(help="llama-server=PATH or mlx-lm: run the same through it.")] = None,
     streams: Annotated[str, typer.Option(help="Widths to sweep over, such as 1,2,4,8.")] = "",
     sweep_weights: Annotated[str, typer.Option(help="Formats or .gguf paths to sweep over: q8_0,q4_0.")] = "",
-    model: Model = None,
-    engine: Engine = None,
-    weights: Weights = None,
-    parallel: Parallel = None,
-    prefix: Prefix = None,
-    layout: Layout = None,
-    lookup: Lookup = None,
-    batch_tokens: BatchTokens = None,
-    threads: Threads = None,
-    flash: Flash = None,
-    kv: Kv = None,
-    chain: Chain = None,
-    seed: Seed = None,
-    config: Config = None,
-    as_json: AsJson = False,
+    model: model_options.Model = None,
+    engine: model_options.Engine = None,
+    weights: model_options.Weights = None,
+    parallel: model_options.Parallel = None,
+    prefix: model_options.Prefix = None,
+    layout: model_options.Layout = None,
+    lookup: model_options.Lookup = None,
+    batch_tokens: model_options.BatchTokens = None,
+    threads: model_options.Threads = None,
+    flash: model_options.Flash = None,
+    kv: model_options.Kv = None,
+    chain: model_options.Chain = None,
+    seed: model_options.Seed = None,
+    config: model_options.Config = None,
+    as_json: model_options.AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """Time a generated workload and print medians: wall, tokens, validated results a minute, shares of the time.
 
     Modes run in turn on the same weights. Under the table stands how near batchrun came to the bare kernels.
     """
-    flags = _flags(locals())
+    flags = model_options.given(locals())
     if as_json and markdown:
         raise UsageError("--json and --markdown are two ways to print one table; expected one of them")
     from batchrun.bench import board, figures
@@ -320,15 +256,15 @@ def bench(
 def tune(
     jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Job file to take a sample of.")],
     sample: Annotated[int, typer.Option(help="How many jobs to run with each setting.", min=1)] = 16,
-    model: Model = None,
-    engine: Engine = None,
-    config: Config = None,
+    model: model_options.Model = None,
+    engine: model_options.Engine = None,
+    config: model_options.Config = None,
 ) -> None:
     """Find the fastest weights format, attention, cache, width and threads on this machine; later runs use them.
 
     Takes some minutes: a sample of the jobs is run with each setting. What it finds fills only what you leave open.
     """
-    flags = _flags(locals())
+    flags = model_options.given(locals())
     from batchrun.bench import tune as tuning
     from batchrun.config import resolve
 
@@ -343,6 +279,8 @@ def tune(
 
 app.command(epilog="Example:  batchrun merge jobs.*.results.jsonl -o all.jsonl")(side_commands.merge)
 app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run jobs.jsonl")(side_commands.schedule)
+app.command(epilog="Example:  batchrun report results.jsonl --html report.html")(look_commands.report)
+app.command(epilog='Example:  batchrun swarm "What should we do next?" --document report.txt')(look_commands.swarm)
 app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
 
 
@@ -365,26 +303,6 @@ def _end(error: BatchrunError) -> NoReturn:
         with contextlib.suppress(OSError):
             print(f"batchrun: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
-
-
-def _flags(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The settings among a command's arguments."""
-    from batchrun.config import Settings
-
-    given = {name: value for name, value in arguments.items() if name in Settings.__dataclass_fields__}
-    if (path := arguments.get("prompt_file")) is not None:
-        given["prompt"] = _prompt_of(path, given.get("prompt"))
-    return given | {"stop": given.get("stop") or None}
-
-
-def _prompt_of(path: Path, prompt: str | None) -> str:
-    if prompt is not None:
-        raise UsageError("both --prompt and --prompt-file are there; expected one of them")
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(f"--prompt-file {path}: {reason}") from error
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -279,13 +279,15 @@ class Usage:
 class Timing:
     """Seconds of one job, counted from the moment a burst took it.
 
-    `queued_s` until it got a slot, `ttft_s` until its first token, `decode_s` from the first token to the last.
+    `queued_s` until it got a slot, `ttft_s` until its first token, `decode_s` from the first token to the last,
+    `forced_s` of these in steps that fed it several tokens at once, which its grammar had forced.
     """
 
     queued_s: float
     ttft_s: float | None
     decode_s: float
     total_s: float
+    forced_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +305,7 @@ class Completion:
     tokens: tuple[int, ...] = ()
     near_ties: tuple[tuple[int, float], ...] = ()
     error: str | None = None
+    slot: int | None = None
     closed: frozenset[Closed] = frozenset()
     engine_failed: bool = False  # not the row's own doing: it may run again
 
@@ -329,6 +332,9 @@ class Result:
     verbatim: tuple["Quote", ...] = ()
     document: Any = None  # where it was cut: its characters, and the pieces that were read
     copy_of: str | None = None  # the equal job that was computed in its place
+    schema: str | None = None  # its name
+    slot: int | None = None  # that it ran in
+    ended_at: str | None = None  # ISO 8601, UTC: when it was written
 
 
 @dataclass(frozen=True, slots=True)

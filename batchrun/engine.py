@@ -154,6 +154,7 @@ class Engine:
         now_s = self._clock()
         if step.feeds:
             self._count(step, model_s)
+        self._time_forced(step, model_s)
         said = list(self._outcomes(step, drawn, now_s))
         guide_s = self._clock() - now_s
         if not step.prefill_tokens:
@@ -311,10 +312,12 @@ class Engine:
                 ttft_s=None if first_s is None else first_s - request.taken_s,
                 decode_s=0.0 if first_s is None else sequence.last_token_s - first_s,
                 total_s=now_s - request.taken_s,
+                forced_s=sequence.forced_s,
             ),
             tokens=tuple(sequence.completion),
             near_ties=tuple(sequence.near_ties),
             error=sequence.error,
+            slot=sequence.slot,
             closed=frozenset(sequence.closed),
         )
 
@@ -340,6 +343,12 @@ class Engine:
         self._cost.saw_step(done, seconds)
         if self._saw_step:
             self._saw_step(done, seconds)
+
+    def _time_forced(self, step: Step, model_s: float) -> None:
+        """Notes the seconds in which rows that had begun to answer were fed what their grammar forced."""
+        for feed in step.feeds:
+            if len(feed.tokens) - feed.proposed > 1 and self._scheduler.at(feed.slot).first_token_s is not None:
+                self._scheduler.at(feed.slot).forced_s += model_s
 
     def _fail(self, error: BackendError) -> list[Completion]:
         """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""

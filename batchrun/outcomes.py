@@ -5,6 +5,7 @@ word that its group has an answer already.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from batchrun.core import (
@@ -46,6 +47,11 @@ class Watch(Protocol):
         ...
 
 
+def utc_now() -> str:
+    """The moment, as result lines show it: ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What a completion came to.  `stands`: it is the job's result, and not to be followed by another try."""
@@ -71,6 +77,7 @@ class Outcomes:
         retries: Retries,
         *,
         share_answers: bool = True,
+        now: Callable[[], str] = utc_now,
     ) -> None:
         self.errands = Errands(share_answers)
         self.ready: deque[Request] = deque()
@@ -84,11 +91,13 @@ class Outcomes:
         self._model = model
         self._prepare = prepare
         self._retries = retries
+        self._now = now
 
     # -- results that need no run
 
     def record(self, result: Result) -> None:
         """Writes a result down."""
+        result = replace(result, ended_at=self._now())
         self._sink.append(result)
         self.summary.add_result(result)
         self._watch.saw(result)
@@ -181,8 +190,8 @@ class Outcomes:
             return
         self._conclude(job, result)
         for twin in errand.twins:
-            copy = {"id": twin.id, "index": twin.index, "meta": twin.meta, "usage": Usage(), "timing": None}
-            self.record(replace(result, **copy, copy_of=job.id))
+            own = {"id": twin.id, "index": twin.index, "meta": twin.meta, "copy_of": job.id}
+            self.record(replace(result, **own, usage=Usage(), timing=None, slot=None))
 
     def _conclude(self, job: Job, result: Result) -> None:
         """The final result of a job.  A good one ends the race of its group."""

@@ -13,7 +13,7 @@ from batchrun.schemas import MOST_NESTED, is_too_deep, quotes, validate
 OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """C1 controls, line and paragraph separators, and the marks that turn the direction of text around."""
 
-OPTIONAL = ("document", "copy_of")
+OPTIONAL = ("document", "copy_of", "schema", "slot", "ended_at")
 """Fields that stand in a line only where they say something."""
 
 
@@ -39,6 +39,8 @@ def judge(completion: Completion, model: str, burst: int) -> Result:
         closed_by_budget=Closed.BUDGET in completion.closed,
         closed_by_runaway=Closed.RUNAWAY in completion.closed,
         verbatim=verbatim,
+        schema=job.schema.name if job.schema else None,
+        slot=completion.slot,
     )
 
 

@@ -41,6 +41,7 @@ class Sequence:
     admitted_s: float = 0.0
     first_token_s: float | None = None
     last_token_s: float = 0.0
+    forced_s: float = 0.0  # in steps that fed forced tokens at once
     told_tokens: int = 0  # of the answer, to whoever listens
 
     @property

@@ -13,7 +13,7 @@ import batchrun
 PACKAGE = Path(batchrun.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 HOMES = {
-    "typer": {"cli.py", "cli_pace.py", "options.py", "side_commands.py"},
+    "typer": {"cli.py", "cli_pace.py", "look_commands.py", "model_options.py", "options.py", "side_commands.py"},
     "tqdm": {"progress.py"},
     "jsonschema": {"schemas.py", "references.py"},
     "referencing": {"schemas.py", "references.py"},
@@ -26,7 +26,10 @@ HOMES = {
         "bench/modes.py",  # the loop that people write without batchrun
     },
     "gguf": {"random_model.py"},
-    "jinja2": {"backends/chat_template.py"},
+    "jinja2": {"backends/chat_template.py", "report/page.py"},
+    "markupsafe": {"report/page.py"},
+    "plotly": {"report/charts.py", "report/page.py"},
+    "rich": {"report/command.py", "report/table.py", "swarm/cards.py", "swarm/command.py"},
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
@@ -34,7 +37,18 @@ HOMES = {
     "huggingface_hub": {"models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
-HEAVY = {"llama_cpp", "llguidance", "numpy", "mlx", "mlx_lm", "transformers", "jsonschema", "huggingface_hub", "tqdm"}
+HEAVY = {
+    "plotly",
+    "llama_cpp",
+    "llguidance",
+    "numpy",
+    "mlx",
+    "mlx_lm",
+    "transformers",
+    "jsonschema",
+    "huggingface_hub",
+    "tqdm",
+}
 
 
 def imported(path: Path) -> set[str]:

@@ -33,11 +33,11 @@ GRAMMARS: list[Grammar | None] = [
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A model, and what each prompt says alone under each grammar."""
+    """A model, and what each prompt says alone under each grammar and budget."""
 
     name: str
     model: Any
-    said: dict[tuple[str, Grammar | None], Completion]
+    said: dict[tuple[str, Grammar | None, int], Completion]
 
 
 @pytest.fixture(scope="module", params=SCHEDULES)
@@ -46,11 +46,13 @@ def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Kind(name, loaded(write_model(tmp_path_factory.mktemp("models") / name, name)), {})
 
 
-def alone(kind: Kind, prompt: str, grammar: Grammar | None) -> Completion:
-    if (prompt, grammar) not in kind.said:
-        wanted = request(prompt, MOST_TOKENS, grammar=grammar)
-        kind.said[prompt, grammar] = mlx_models.alone(kind.model, wanted)
-    return kind.said[prompt, grammar]
+def alone(kind: Kind, prompt: str, wanted: Request) -> Completion:
+    """What a job says by itself.  A budget shapes a guided answer, and only ends a free one."""
+    grammar, budget = wanted.grammar, wanted.job.max_tokens if wanted.grammar else MOST_TOKENS
+    key = (prompt, grammar, budget)
+    if key not in kind.said:
+        kind.said[key] = mlx_models.alone(kind.model, request(prompt, budget, grammar=grammar))
+    return kind.said[key]
 
 
 @dataclass
@@ -105,7 +107,7 @@ def test_every_row_says_what_it_says_alone(kind: Kind, capsys: pytest.CaptureFix
         for completion in ended(schedule):
             assert completion.error is None
             wanted = completion.request
-            reference = alone(kind, prompts[wanted], wanted.grammar)
+            reference = alone(kind, prompts[wanted], wanted)
             rows += 1
             near_ties += parts_at_a_hair(completion, reference, f"schedule {seed}, {wanted.job.id}")
         joins += schedule.backend.take_upkeep().joins

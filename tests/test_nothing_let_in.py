@@ -142,7 +142,7 @@ def test_an_inline_schema_is_bounded_in_size_depth_and_time(folder: Path) -> Non
     found = codes(folder)
     assert found.keys() == {"big", "2", "slow", "remote", "file", "good"}
     assert (found["big"], found["2"], found["good"]) == ("schema_invalid", "bad_json", "ok")
-    assert found["remote"] == found["file"] == "schema_not_supported"
+    assert found["remote"] == found["file"] == "schema_invalid"
 
 
 # -- the network

@@ -1,0 +1,47 @@
+"""The `report` command: reads the files, and shows what they hold in the form that is asked for."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from batchrun.errors import UsageError
+from batchrun.report.comparison import as_json as comparison_json
+from batchrun.report.comparison import compare
+from batchrun.report.figures import as_json as report_json
+from batchrun.report.figures import report
+from batchrun.report.lines import ResultLines, bursts, stats_path
+from batchrun.report.table import comparison_tables, report_tables
+
+
+def show(results: Sequence[Path], stats: Path | None, html: Path | None, *, as_json: bool) -> None:
+    """Prints the report of one run or the comparison of two; writes the page.  Raises UsageError, InputError,
+    OutputError.
+    """
+    if len(results) > 2 or (len(results) == 2 and (html or stats)):
+        raise UsageError("report takes one results file, or two to compare without --html and --stats")
+    if len(results) == 2:
+        compared = compare(*map(ResultLines, results))
+        _show(comparison_json(compared) if as_json else None, comparison_tables(compared))
+        return
+    lines = ResultLines(results[0])
+    found = report(lines, bursts(stats or stats_path(results[0])))
+    found = replace(found, damaged=lines.damaged)
+    if html:
+        from batchrun.report.page import write_page
+
+        size_bytes = write_page(found, results[0].name, html)
+        print(f"batchrun: {found.results} results -> {html} ({size_bytes / 1e6:.1f} MB)", file=sys.stderr)
+    if as_json or not html:
+        _show(report_json(found) if as_json else None, report_tables(found, results[0].name))
+
+
+def _show(figures: dict[str, Any] | None, tables: RenderableType) -> None:
+    if figures is None:
+        Console(highlight=False).print(tables)
+    else:
+        print(json.dumps(figures, indent=2))

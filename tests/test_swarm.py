@@ -1,0 +1,124 @@
+"""One question, many agents: shared once, decoded together, shown as text and nothing but text."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from batchrun.assembly import open_parts
+from batchrun.config import Settings
+from batchrun.core import Result
+from batchrun.errors import UsageError
+from batchrun.swarm.cards import CardGrid
+from batchrun.swarm.fan_out import SYNTHESIS, Question, fan_out, synthesis
+from batchrun.swarm.roles import ROLES, read_roles
+
+DOCUMENT = "The mill on the lower river stood still for eleven days, and nobody wrote down why. " * 4
+
+
+class Notes:
+    """A view that writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, str] = {}
+        self.order: list[tuple[str, int]] = []
+
+    def said(self, place: int, text: str) -> None:
+        self.texts[place] = self.texts.get(place, "") + text
+        self.order.append(("said", place))
+
+    def ended(self, place: int, result: Result) -> None:
+        self.order.append(("ended", place))
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+def settings(**more: object) -> Settings:
+    return Settings(engine="fake", parallel=8, **more)  # type: ignore[arg-type]
+
+
+def test_all_agents_answer_and_what_was_heard_is_what_they_said(notes: Notes) -> None:
+    parts = open_parts(settings())
+    found = fan_out(parts, Question("What now?", DOCUMENT, max_tokens=40), ROLES, notes)
+    assert [answer.role for answer in found.answers] == list(ROLES)
+    for place, answer in enumerate(found.answers):
+        assert notes.texts.get(place, "").startswith(answer.text)
+    assert [place for kind, place in notes.order if kind == "ended"] != [], "agents end on their own"
+
+
+def test_the_shared_prompt_is_computed_once(notes: Notes) -> None:
+    parts = open_parts(settings())
+    found = fan_out(parts, Question("What now?", DOCUMENT, max_tokens=8), ROLES, notes)
+    shared = found.answers[0].result.usage.cached_tokens
+    assert shared > len(DOCUMENT) / 2, "the document is in what is shared"
+    assert all(answer.result.usage.cached_tokens == shared for answer in found.answers)
+    own = sum(answer.result.usage.prompt_tokens - shared for answer in found.answers)
+    assert found.computed_tokens == shared + own
+
+
+def test_enough_good_answers_end_the_rest(notes: Notes) -> None:
+    parts = open_parts(settings())
+    found = fan_out(parts, Question("What now?", DOCUMENT, max_tokens=400, keep=2), ROLES, notes)
+    statuses = [answer.result.status.value for answer in found.answers]
+    assert statuses.count("ok") >= 2
+    assert found.thrown_away == 8 - len([s for s in statuses if s != "cancelled"])
+
+
+def test_the_synthesis_reads_all_cards(notes: Notes) -> None:
+    parts = open_parts(settings())
+    found = fan_out(parts, Question("What now?", None, max_tokens=12), ROLES[:2], notes)
+    question = synthesis(Question("What now?", None, max_tokens=12), found.answers)
+    assert "Key facts:" in str(question.document)
+    last = fan_out(parts, question, [SYNTHESIS], notes)
+    assert [answer.role for answer in last.answers] == [SYNTHESIS]
+
+
+def test_roles_of_ones_own_are_read_and_bad_ones_named(tmp_path: Path) -> None:
+    path = tmp_path / "roles.txt"
+    path.write_text("# mine\nLawyer: Name the clauses.\n\nPoet: One line: short.\n")
+    assert [(role.name, role.task) for role in read_roles(path)] == [
+        ("Lawyer", "Name the clauses."),
+        ("Poet", "One line: short."),
+    ]
+    path.write_text("Lawyer: Name the clauses.\nno colon\n")
+    with pytest.raises(UsageError, match="line 2 is no role"):
+        read_roles(path)
+    path.write_text("# nothing\n")
+    with pytest.raises(UsageError, match="expected 1 to"):
+        read_roles(path)
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(120, 40), (40, 20), (10, 5), (200, 3)])
+def test_cards_fit_any_window_and_show_escapes_as_text(columns: int, lines: int) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=columns, height=lines, color_system=None)
+    with CardGrid(ROLES, console) as grid:
+        for place in range(len(ROLES)):
+            grid.said(place, "word \x1b]0;title\x07 \x1b[2J\u202e" * 20)
+    shown = screen.getvalue()
+    assert "\x1b]0;" not in shown
+    assert "\x1b[2J" not in shown.replace("\x1b[H\x1b[2J", ""), "but for what clears the other screen"
+    assert "\u202e" not in shown
+    assert "\x1b[?1049l" in shown, "the screen is given back"
+
+
+def test_without_a_terminal_sections_are_printed_and_json_on_request(tmp_path: Path) -> None:
+    document = tmp_path / "d.txt"
+    document.write_text(DOCUMENT)
+    command = [sys.executable, "-m", "batchrun", "swarm", "What now?", "--engine", "fake", "--document", str(document)]
+    plain = subprocess.run([*command, "--agents", "3"], capture_output=True, text=True, check=True)
+    assert plain.stdout.count("## ") == 3
+    assert "3 agents" in plain.stderr
+    assert "the shared prompt saved" in plain.stderr
+    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert len(found["answers"]) == 8
+    bad = subprocess.run([*command, "--keep", "best:2"], capture_output=True, text=True, check=False)
+    assert bad.returncode == UsageError.exit_code
+    assert "expected first:N" in bad.stderr
