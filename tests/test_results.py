@@ -156,7 +156,7 @@ def test_a_line_holds_all_of_a_result() -> None:
         "finish_reason": "stop",
         "errors": [{"code": "schema", "message": "5 is not of type 'string'", "path": "/name"}],
         "usage": {"prompt_tokens": 2, "cached_tokens": 1, "completion_tokens": 5, "forced_tokens": 3},
-        "timing": {"queued_s": 0.1, "ttft_s": 0.2222, "decode_s": 0.3, "total_s": 0.4},
+        "timing": {"queued_s": 0.1, "ttft_s": 0.2222, "decode_s": 0.3, "total_s": 0.4, "forced_s": 0.0},
         "burst": 2,
         "attempt": 1,
         "model": "model",
@@ -165,6 +165,7 @@ def test_a_line_holds_all_of_a_result() -> None:
         "closed_by_budget": False,
         "closed_by_runaway": False,
         "verbatim": [],
+        "schema": "s",
     }
 
 
