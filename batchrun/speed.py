@@ -236,7 +236,11 @@ class SpeedSensor:
 
 
 def waits(before: Contention, after: Contention) -> list[tuple[str, float]]:
-    """What was waited for between two moments, by name, in the order in which it explains."""
+    """What was waited for between two moments, by name, in the order in which it explains.
+
+    Pressure counts tasks that a quota holds back among those that wait for a processor, so it speaks of neighbours only
+    while no quota does.
+    """
     pairs = (
         ("quota", before.quota_s, after.quota_s),
         ("memory", before.stall_s, after.stall_s),
@@ -245,4 +249,8 @@ def waits(before: Contention, after: Contention) -> list[tuple[str, float]]:
         ("neighbours", before.others_s, after.others_s),
         ("power", before.power_s, after.power_s),
     )
-    return [(name, new - old) for name, old, new in pairs if old is not None and new is not None and new > old]
+    found = [(name, new - old) for name, old, new in pairs if old is not None and new is not None and new > old]
+    if any(name == "quota" for name, _ in found):
+        held_s = max(waited_s for name, waited_s in found if name in ("quota", "neighbours"))
+        found = [("quota", held_s), *((name, s) for name, s in found if name not in ("quota", "neighbours"))]
+    return found
