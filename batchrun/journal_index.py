@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from batchrun.core import Status
-from batchrun.key_table import KeyTable, key_of, key_of_digest
+from batchrun.key_table import KeyTable, key_of
 from batchrun.result_lines import is_final
 
 STATUSES = tuple(Status)
@@ -52,7 +52,7 @@ class JournalIndex:
         self.unclaimed += 1
         self.unclaimed_rejected += status is Status.REJECTED
         if status in REUSABLE:
-            self._answers.put(key_of_digest(digest), place)
+            self._answers.put(key_of(digest), place)
 
     def wrote(self, job_id: str, digest: str, status: Status, place: int) -> None:
         """Takes in a line that this run wrote."""
@@ -61,7 +61,7 @@ class JournalIndex:
             self._ids.put(id_key, place << _PLACE_SHIFT | _RENEWED | _NUMBERS[status])
             self.renewed += 1
         if status in REUSABLE:
-            self._answers.put(key_of_digest(digest), place)
+            self._answers.put(key_of(digest), place)
 
     def claim(self, job_id: str, digest: str) -> tuple[Status, int] | None:
         """Takes one of the unclaimed final results of a job: its status and place."""
@@ -98,7 +98,7 @@ class JournalIndex:
 
     def answer(self, digest: str) -> int | None:
         """Where a result lies that an equal job may share."""
-        return self._answers.get(key_of_digest(digest))
+        return self._answers.get(key_of(digest))
 
 
 def _status(text: str) -> Status:

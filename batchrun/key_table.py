@@ -21,15 +21,6 @@ def key_of(*parts: str) -> bytes:
     return _blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
 
 
-def key_of_digest(digest: str) -> bytes:
-    """The key of a text that is, as a rule, a digest in hexadecimal."""
-    try:
-        key = bytes.fromhex(digest[: 2 * KEY_BYTES])
-    except ValueError:
-        return key_of(digest)
-    return key if len(key) == KEY_BYTES else key_of(digest)
-
-
 class KeyTable:
     """Keys of 16 bytes, each with a number from 0 to 2**48 - 1."""
 

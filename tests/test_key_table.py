@@ -5,7 +5,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchrun.key_table import MOST, KeyTable, key_of, key_of_digest
+from batchrun.key_table import MOST, KeyTable, key_of
 
 KEYS = st.binary(min_size=16, max_size=16)
 CROWDED = st.binary(min_size=2, max_size=2).map(lambda data: b"\0\0" + 7 * data)
@@ -43,9 +43,3 @@ def test_a_hundred_thousand_keys_take_a_few_megabytes() -> None:
 def test_other_texts_have_other_keys(texts: list[str]) -> None:
     assert key_of(texts[0]) != key_of(texts[1])
     assert key_of(*texts) != key_of(*texts[::-1])
-
-
-@given(st.text(max_size=70))
-def test_whatever_stands_in_the_place_of_a_digest_has_a_key(text: str) -> None:
-    assert len(key_of_digest(text)) == 16
-    assert key_of_digest("ab" * 32) == b"\xab" * 16
