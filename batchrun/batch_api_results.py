@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from batchrun.core import Status
+from batchrun.key_table import key_of
 from batchrun.results import as_json
 
 OK = 200
@@ -24,9 +25,14 @@ def as_batch_line(line: bytes, created: int) -> bytes:
     """A line of results in the dialect.  `created`: seconds since 1970, which every completion has to have."""
     record = json.loads(line)
     response, error = _outcome(record, created)
-    key = record["digest"][:24]
+    key = _key(record)
     shown = {"id": f"batch_req_{key}", "custom_id": record["id"], "response": response, "error": error}
     return as_json(shown).encode() + b"\n"
+
+
+def _key(record: dict[str, Any]) -> str:
+    """Names a line: by its job's id and digest, so that a resumed run names it the same."""
+    return key_of(record["id"], record["digest"]).hex()[:24]
 
 
 def _outcome(record: dict[str, Any], created: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -50,7 +56,7 @@ def _completion(record: dict[str, Any], created: int) -> dict[str, Any]:
     output, usage = record["output"], record["usage"]
     message = {"role": "assistant", "content": output if isinstance(output, str) else as_json(output), "refusal": None}
     return {
-        "id": f"chatcmpl-{record['digest'][:24]}",
+        "id": f"chatcmpl-{_key(record)}",
         "object": "chat.completion",
         "created": created,
         "model": record["model"],

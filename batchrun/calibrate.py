@@ -196,6 +196,7 @@ class _Measured:
 
 def _measured(rig: Rig, plan: Plan, sensors: Sensors, say: Say) -> _Measured:
     probes = [seconds for _ in range(PROBES) if (seconds := rig.probe_s())]
+    say("running a sample of the jobs for their speeds")
     completions, sample_s = rig.run_once()
     answers: dict[str, list[int]] = {}
     for completion in completions:

@@ -136,7 +136,7 @@ def lines(report: Report) -> list[str]:
     ]
     if len(report.rejected) > REJECTIONS_SHOWN:
         said.append(f"  ... and {len(report.rejected) - REJECTIONS_SHOWN} more (--json lists all)")
-    if report.runnable:
+    if report.prompt_tokens:
         saved = report.prompt_tokens - report.computed_tokens
         share = 100 * saved / report.prompt_tokens
         said.append(f"prompts: {report.prompt_tokens} tokens, {saved} ({share:.0f} %) shared and computed once")

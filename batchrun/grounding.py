@@ -67,6 +67,24 @@ def demands_document(schema: Any) -> bool:
     return False
 
 
+def misuse(schema: Any) -> str | None:
+    """The JSON pointer of a demand that means nothing: it is neither true nor false, or stands at no string."""
+    waiting = [("", schema)]
+    while waiting:
+        place, value = waiting.pop()
+        if isinstance(value, dict):
+            wanted, kinds = value.get(KEYWORD), value.get("type", "string")
+            strays = wanted is True and "string" not in (kinds if isinstance(kinds, list) else [kinds])
+            if strays or not isinstance(
+                wanted, bool | dict | None
+            ):  # an object is the schema of a property of that name
+                return f"{place}/{KEYWORD}"
+            waiting += [(f"{place}/{key}", part) for key, part in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{place}/{number}", part) for number, part in enumerate(value)]
+    return None
+
+
 def _pieces(text: str) -> list[tuple[str, int, int]]:
     """Characters and what combines with them, normalised one by one; runs of white space as one."""
     pieces: list[tuple[str, int, int]] = []

@@ -153,7 +153,8 @@ class JobReader:
 
     def _check_combination(self, given: Mapping[str, Any]) -> None:
         if ("prompt" in given) == ("messages" in given):
-            both = "both prompt and messages are there" if "prompt" in given else "prompt is missing"
+            missing = "prompt is missing (a key of the line, or --prompt for all)"
+            both = "both prompt and messages are there" if "prompt" in given else missing
             refuse("bad_prompt", f"{both}; expected a prompt (or messages in its place)")
         if "document" in given and "document_file" in given:
             refuse("bad_document", "both document and document_file are there; expected one of them")

@@ -48,7 +48,8 @@ def chunked(job: Job, fits: FitsJob, overlap: int) -> list[Span]:
 
 def check_room(job: Job, fits: FitsJob) -> None:
     if not fits(_with_text(job, "")):
-        message = "even without its document the job fits into no slot; expected a shorter prompt or a smaller budget"
+        expected = "expected a shorter prompt, a smaller budget or a larger --context"
+        message = f"even without its document the job fits into no slot; {expected}"
         raise JobError(Problem("too_long", message))
 
 

@@ -58,7 +58,7 @@ def places(asked: Asked, inputs: Inputs) -> Places:
         _make_folder(asked.state)
         journal = asked.state / "results.jsonl"
     elif path and not asked.is_plain:
-        journal = path.with_name(f"{path.name.removesuffix(ENDINGS[asked.form])}.journal.jsonl")
+        journal = path.with_name(f"{path.name.removesuffix('.jsonl')}.journal.jsonl")
     view = None if asked.is_plain else path
     return Places(journal, view, path is None, _stats(asked, journal, path))
 

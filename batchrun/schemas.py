@@ -17,7 +17,7 @@ from referencing.exceptions import Unresolvable
 
 from batchrun.core import Language, Problem, Quote, Schema
 from batchrun.errors import JobError
-from batchrun.grounding import KEYWORD, demands_document, document
+from batchrun.grounding import KEYWORD, demands_document, document, misuse
 from batchrun.references import draft_of, registry_with
 from batchrun.time_limit import time_limit
 
@@ -101,6 +101,9 @@ def checked(name: str, text: str) -> Schema:
     except CHECKER_FAILURES as error:
         message = f"schema {name!r} is not a valid JSON Schema: {_short(str(error))}"
         raise JobError(Problem("schema_invalid", message)) from error
+    if stray := misuse(content):
+        message = f"schema {name!r} has {KEYWORD} at {stray}; expected true or false, at a string"
+        raise JobError(Problem("schema_invalid", message, path=stray))
     return Schema(name, text, content, is_grounded=demands_document(content))
 
 

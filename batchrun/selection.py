@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchrun.core import GROUP_WON, Status
+from batchrun.core import GROUP_WON, Result, Status
 from batchrun.errors import UsageError
 from batchrun.result_lines import codes_of
 
+RESULT_KEYS = frozenset({"code", *Result.__dataclass_fields__})
 _CONDITION = re.compile(r"([\w.-]+)\s*(!?=)\s*(.*)", re.DOTALL)
 
 
@@ -98,6 +99,8 @@ def condition(text: str) -> Condition:
     values = frozenset(part.strip() for part in found[3].split(","))
     if found[1] == "status" and not values <= {status.value for status in Status}:
         raise UsageError(f"--where {text}: expected of status one of {', '.join(Status)}")
+    if found[1].partition(".")[0] not in RESULT_KEYS:
+        raise UsageError(f"--where {text}: results have no {found[1]}; expected status, code, attempt, meta.KEY ...")
     return Condition(found[1], values, found[2] == "!=")
 
 

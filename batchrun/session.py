@@ -19,6 +19,7 @@ from batchrun.errors import InputError, UsageError
 from batchrun.inputs import Inputs, inputs
 from batchrun.journal import Journal
 from batchrun.launcher import SCHEDULED, launcher, lower_priority
+from batchrun.merge import merge
 from batchrun.moments import seconds_until
 from batchrun.pacing import device_profile, paced
 from batchrun.permission import Permission, Rules, check_measurable, rules
@@ -29,7 +30,7 @@ from batchrun.progress import Progress, say
 from batchrun.runner import Ends, Runner, StatsSink
 from batchrun.selection import Selection, failure_limit
 from batchrun.signals import StopSignals
-from batchrun.sinks import Sinks
+from batchrun.sinks import Sinks, outlet
 from batchrun.stats_file import NoStatsFile, StatsFile
 from batchrun.summary import Summary, lines
 from batchrun.thermal import MachineSensors, open_sensors
@@ -164,10 +165,21 @@ def _run(
         finally:
             stats.close()
     said = _closed(sinks.journal) if sinks.journal else []
-    if where.view and not sinks.complete:
-        kept = f"what is done is kept in {where.journal}"
-        said.append(f"{where.view} is written by a run over all of its input that ends by itself; {kept}")
+    if where.view and where.journal and summary.interrupted:
+        said.append(f"{where.view} is written by a run that ends by itself; what is done is kept in {where.journal}")
+    elif where.view and where.journal and not sinks.complete:
+        _write_view(where.view, where.journal, asked)
     return summary, said
+
+
+def _write_view(view: Path, journal: Path, asked: Asked) -> None:
+    """A run over a part of its input: its output has all that the journal holds, of earlier runs too."""
+    out, complete = outlet(view, asked.form), False
+    try:
+        merge([journal], out, ordered=asked.ordered)
+        complete = True
+    finally:
+        out.close(complete)
 
 
 def _run_line(

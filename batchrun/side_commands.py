@@ -1,5 +1,6 @@
 """The commands that run no model: `merge` and `schedule`."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,8 @@ import typer
 from batchrun import options
 from batchrun.errors import UsageError
 from batchrun.printable import printable
+
+BESIDE_RESULTS = (".stats.jsonl", ".replaced.jsonl", ".pieces.jsonl")
 
 
 def merge(
@@ -26,6 +29,7 @@ def merge(
     from batchrun.sinks import outlet
 
     form, ordered = _choices(output_format, order)
+    parts = _results_among(parts)
     path = None if output == "-" else Path(output)
     if path:
         merging.check_output(path, parts, force=force)
@@ -62,6 +66,8 @@ def schedule(
     if kind not in scheduling.KINDS:
         raise UsageError(f"--for is {kind!r}; expected {', '.join(scheduling.KINDS)}")
     name = name or installing.name_of(command)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UsageError(f"--name is {name!r}; expected letters, digits, dots, dashes and underscores")
     rhythm = scheduling.rhythm(every, at)
     words = (*installing.program(), *command)
     units = scheduling.units(scheduling.Plan(name, words, Path.cwd(), rhythm, not on_battery), kind)
@@ -70,6 +76,17 @@ def schedule(
         return
     for unit in units:
         typer.echo((f"# {unit.name}\n" if len(units) > 1 else "") + unit.text)
+
+
+def _results_among(parts: list[Path]) -> list[Path]:
+    """The parts without the files that stand beside results, which a glob catches too."""
+    kept = [part for part in parts if not part.name.endswith(BESIDE_RESULTS)]
+    if len(kept) < len(parts):
+        count = len(parts) - len(kept)
+        print(f"batchrun: {count} passed over that hold no final results: stats, replaced, pieces", file=sys.stderr)
+    if not kept:
+        raise UsageError("no results file is among the parts; expected one at least")
+    return kept
 
 
 def _choices(output_format: str | None, order: str | None) -> tuple[str, bool]:

@@ -95,6 +95,9 @@ def lines(summary: Summary, where: str) -> list[str]:
         slowed = ", ".join(f"{cause} in {count}" for cause, count in summary.slowed.most_common())
         said.append(f"slowed by {slowed} of {summary.bursts} {_plural('burst', summary.bursts)}")
     said += [f"{count} {reason}" for reason, count in summary.reasons.most_common(REASONS_SHOWN)]
+    if len(summary.reasons) > REASONS_SHOWN:
+        others = sum(count for _, count in summary.reasons.most_common()[REASONS_SHOWN:])
+        said.append(f"{others} for other reasons: see errors in the results, or batchrun report")
     if summary.earlier_not_ok:
         said.append(f"{summary.earlier_not_ok} of those done before are not ok")
     if summary.blank_lines:

@@ -12,6 +12,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and every process that they start would ignore it too
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="batchrun-tests-")  # subprocesses get it too
 
-settings.register_profile("batchrun", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("batchrun")
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("batchrun", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("batchrun")  # the same examples each time; `pytest --hypothesis-profile=explore` looks further
 openblas()  # before any test imports MLX, which would keep its slow one

@@ -20,9 +20,12 @@ OK = {job["id"]: "ok" for job in JOBS}
 ARGUMENTS = [(), ("--order", "input", "--format", "csv"), ("--stats", "stats.jsonl")]
 
 
+JOURNALS = ("out.jsonl", "out.journal.jsonl", "out.csv.journal.jsonl")
+
+
 def whole_lines(folder: Path) -> list[dict[str, Any]]:
     """The results that a failed run left: each line whole, as the next run will find them."""
-    found = [path for path in (folder / "out.jsonl", folder / "out.journal.jsonl") if path.exists()]
+    found = [path for path in (folder / name for name in JOURNALS) if path.exists()]
     return read(found[0]) if found else []
 
 

@@ -23,7 +23,7 @@ from batchrun.heat import Level
 from batchrun.heat_model import LEAST_DUTY, MOST_DUTY, HeatModel
 
 LEVELS = st.sampled_from(list(Level))
-SECONDS = st.floats(0, 500)
+SECONDS = st.floats(0, 500, allow_subnormal=False)
 
 
 @st.composite

@@ -87,3 +87,11 @@ def test_a_job_without_a_document_cannot_be_grounded() -> None:
 
 def test_a_property_of_that_name_demands_nothing() -> None:
     assert not schema({"properties": {"x-verbatim": {"type": "string"}}}).is_grounded
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "integer", "x-verbatim": True}, {"type": "string", "x-verbatim": "yes"}, {"x-verbatim": 1}]
+)
+def test_a_demand_that_means_nothing_is_refused_with_its_place(part: dict[str, Any]) -> None:
+    with pytest.raises(JobError, match=r"x-verbatim at /properties/a/x-verbatim; expected true or false, at a string"):
+        checked("s", compact("s", {"properties": {"a": part}}))

@@ -71,7 +71,7 @@ def test_an_ordered_file_has_a_journal_beside_it_that_is_written_at_once(folder:
 
 def test_an_ordered_file_is_the_same_after_a_resume(folder: Path) -> None:
     run(folder, "--limit", "15", "-o", "out.jsonl", "--order", "input")
-    assert not (folder / "out.jsonl").exists()
+    assert [record["index"] for record in read(folder / "out.jsonl")] == list(range(1, 16)), "what there is so far"
     ran = run(folder, "-o", "out.jsonl", "--order", "input")
     assert "; 15 done before -> out.jsonl" in ran.err
     assert [record["index"] for record in read(folder / "out.jsonl")] == list(range(1, 42))
@@ -83,11 +83,20 @@ def test_an_ordered_file_is_the_same_after_a_resume(folder: Path) -> None:
     ]
 
 
+def test_a_run_over_a_part_brings_the_whole_output_up_to_date(folder: Path) -> None:
+    run(folder, "-o", "out.jsonl", "--order", "input")
+    first = read(folder / "out.jsonl")
+    run(folder, "-o", "out.jsonl", "--order", "input", "--only", first[7]["id"], "--where", "status=ok")
+    again = read(folder / "out.jsonl")
+    assert [record["id"] for record in again] == [record["id"] for record in first]
+    assert [a["id"] for a, b in zip(again, first, strict=True) if a["ended_at"] != b["ended_at"]] == [first[7]["id"]]
+
+
 def test_an_output_that_no_journal_explains_is_not_replaced(folder: Path) -> None:
     (folder / "out.csv").write_text("mine\n")
     ran = run(folder, "-o", "out.csv", "--format", "csv")
     assert ran.status == 4
-    assert "out.csv exists, and out.journal.jsonl does not, so it is not known to be ours" in ran.err
+    assert "out.csv exists, and out.csv.journal.jsonl does not, so it is not known to be ours" in ran.err
     assert (folder / "out.csv").read_text() == "mine\n"
 
 

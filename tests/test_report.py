@@ -184,3 +184,17 @@ def test_the_command_prints_json_that_scripts_can_read(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(run.stdout)["schemas"][0]["fields"][0]["values"] == [["Ann", 1]]
     assert run.stderr == ""
+
+
+def test_a_report_takes_nobody_s_place(tmp_path: Path) -> None:
+    results, other = written(tmp_path / "r.jsonl", [line("a")]), tmp_path / "jobs.jsonl"
+    other.write_text("mine")
+    for page in (results, other):
+        before = page.read_bytes()
+        with pytest.raises(UsageError, match="expected another name"):
+            show([results], None, page, as_json=False)
+        assert page.read_bytes() == before
+    for _ in range(2):
+        show([results], None, tmp_path / "page.html", as_json=False)
+    with pytest.raises(InputError, match="holds no results"):
+        show([other], None, None, as_json=False)

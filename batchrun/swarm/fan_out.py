@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from batchrun.assembly import Parts, job_reader, slot_plan
+from batchrun.assembly import Parts, job_reader, slot_plan, too_long
 from batchrun.core import Completion, Job, Request, Result
 from batchrun.cost import Cost
 from batchrun.engine import Engine
@@ -92,6 +92,10 @@ def fan_out(parts: Parts, question: Question, roles: Sequence[Role], view: View)
     """Runs all roles.  Raises UsageError where a job cannot run, BackendError where the engine fails."""
     agents = [_Agent(place, role, _request(parts, question, role, place)) for place, role in enumerate(roles)]
     load = slot_plan(parts, max(agent.request.need_tokens for agent in agents))
+    for agent in agents:
+        if agent.request.need_tokens > load.context:
+            problem = too_long(agent.request, load.context, parts.model.card.context_train)
+            raise UsageError(f"agent {agent.role.name}: {problem.message}; expected a shorter --document")
     backend = parts.model.load(load, lambda: False)
     by_request = {agent.request: agent for agent in agents}
 
