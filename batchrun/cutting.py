@@ -5,7 +5,7 @@ much room a text takes is asked of `fits`, which must say yes to the empty text.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 Fits = Callable[[str], bool]
@@ -74,6 +74,16 @@ def pieces(text: str, fits: Fits, overlap: int) -> list[Span]:
 def joined(text: str, spans: list[Span]) -> str:
     """The text that some spans leave."""
     return GAP.join(text[start:end] for start, end in spans)
+
+
+def place_in_whole(spans: Sequence[Span], at: int) -> int:
+    """Where a character of the joined text stands in the text that was cut."""
+    for span in spans:
+        length = span.end - span.start
+        if at <= length:
+            return span.start + at
+        at -= length + len(GAP)
+    return spans[-1].end
 
 
 def border_before(text: str, start: int, end: int, share: float = SHARE_FOR_BORDER) -> int:

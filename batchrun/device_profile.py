@@ -14,10 +14,9 @@ from typing import Any
 import platformdirs
 
 from batchrun.core import Job
-from batchrun.errors import OutputError
 from batchrun.governor import Known
 from batchrun.heat import Power
-from batchrun.profile import machine_name
+from batchrun.profile import keep, machine_name
 from batchrun.step_fit import StepFit
 
 FREE_TEXT = "free text"
@@ -95,10 +94,4 @@ def load(key: Key) -> DeviceProfile | None:
 
 def save(key: Key, profile: DeviceProfile) -> Path:
     """Keeps a profile.  Raises OutputError where that fails."""
-    path = profile_path(key)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(profile), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-    return path
+    return keep(profile_path(key), asdict(profile))

@@ -3,7 +3,7 @@ word that its group has an answer already.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -12,18 +12,19 @@ from batchrun.core import (
     CRASHED_TWICE,
     GROUP_WON,
     Completion,
-    FinishReason,
     Job,
     Problem,
+    Quote,
     Request,
     Result,
     Status,
     Usage,
 )
+from batchrun.cutting import Span, place_in_whole
 from batchrun.errands import Errand, Errands
 from batchrun.journal import Journal
 from batchrun.journal_index import REUSABLE
-from batchrun.results import judge
+from batchrun.results import from_record, judge
 from batchrun.retries import Retries
 from batchrun.sink import Sink
 from batchrun.summary import Summary
@@ -113,24 +114,7 @@ class Outcomes:
 
     def share(self, job: Job, record: dict[str, Any]) -> None:
         """A job whose equal has a result on record."""
-        result = Result(
-            id=job.id,
-            index=job.index,
-            status=Status(record["status"]),
-            output=record["output"],
-            finish_reason=FinishReason(record["finish_reason"]),
-            errors=tuple(Problem(**problem) for problem in record["errors"]),
-            usage=Usage(),
-            timing=None,
-            burst=None,
-            attempt=1,
-            model=record["model"],
-            digest=record["digest"],
-            meta=job.meta,
-            document=record.get("document"),
-            copy_of=record.get("copy_of") or record["id"],
-        )
-        self.record(result)
+        self.record(replace(from_record(record, job), copy_of=record.get("copy_of") or record["id"]))
 
     # -- results of runs
 
@@ -155,8 +139,10 @@ class Outcomes:
             errand.attempt += 1
             self.suspects.append(request)
             return None
-        attempt = request.attempt + errand.attempt - 1
-        result = replace(judge(completion, self._model, burst), attempt=attempt, document=errand.document)
+        result = judge(completion, self._model, burst)
+        result = replace(result, attempt=request.attempt + errand.attempt - 1, document=errand.document)
+        if errand.document:
+            result = replace(result, verbatim=_in_whole(result.verbatim, errand.document["pieces"]))
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
         elif again := self._retries.next_try(completion, result, context):
@@ -211,7 +197,7 @@ class Outcomes:
             request = self._prepare(job)
             record = self._pieces.answer(request.digest) if self._pieces else None
             if record:
-                self._advance(whole, number, _piece_result(record, job))
+                self._advance(whole, number, from_record(record, job))
             else:
                 self.add(Errand(request, whole=whole, piece=number))
 
@@ -246,20 +232,8 @@ class Outcomes:
         )
 
 
-def _piece_result(record: dict[str, Any], job: Job) -> Result:
-    """A piece that an earlier run read."""
-    return Result(
-        id=job.id,
-        index=job.index,
-        status=Status(record["status"]),
-        output=record["output"],
-        finish_reason=FinishReason(record["finish_reason"]),
-        errors=tuple(Problem(**problem) for problem in record["errors"]),
-        usage=Usage(),
-        timing=None,
-        burst=record.get("burst"),
-        attempt=1,
-        model=record["model"],
-        digest=record["digest"],
-        meta=None,
+def _in_whole(quotes: Iterable[Quote], spans: Sequence[Span]) -> tuple[Quote, ...]:
+    """Quotes from a document that was cut, placed in the document that it was cut from."""
+    return tuple(
+        Quote(quote.path, place_in_whole(spans, quote.start), place_in_whole(spans, quote.end)) for quote in quotes
     )

@@ -44,7 +44,7 @@ class Places:
     @property
     def pieces(self) -> Path | None:
         """The journal of answers to pieces of documents."""
-        return self.journal and self.journal.with_name(f"{_stem(self.journal)}.pieces.jsonl")
+        return self.journal and self.journal.with_name(f"{self.journal.name.removesuffix('.jsonl')}.pieces.jsonl")
 
 
 def places(asked: Asked, inputs: Inputs) -> Places:
@@ -72,11 +72,16 @@ def _stats(asked: Asked, journal: Path | None, path: Path | None) -> Path | None
         if results and stats and results.resolve() == stats.resolve():
             raise UsageError(f"{stats} is named by -o and by --stats; expected a file for each")
     beside = journal if asked.state is not None else path
-    return stats or (beside and beside.with_name(f"{_stem(beside)}.stats.jsonl"))
+    return stats or (beside and stats_beside(beside))
+
+
+def stats_beside(results: Path) -> Path:
+    """Where the stats of a results file, or of its journal, lie unless they are named."""
+    return results.with_name(f"{_stem(results)}.stats.jsonl")
 
 
 def _stem(path: Path) -> str:
-    return path.name.removesuffix(".jsonl").removesuffix(".csv")
+    return path.name.removesuffix(".jsonl").removesuffix(".journal")
 
 
 def _make_folder(path: Path) -> None:

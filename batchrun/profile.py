@@ -9,6 +9,7 @@ import os
 import platform
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -50,10 +51,14 @@ def load(identity: str) -> Profile | None:
 
 def save(identity: str, profile: Profile) -> Path:
     """Keeps a profile.  Raises OutputError where that fails."""
-    path = profile_path(identity)
+    return keep(profile_path(identity), asdict(profile))
+
+
+def keep(path: Path, record: dict[str, Any]) -> Path:
+    """Writes a record of this machine down.  Raises OutputError where that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(profile), indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error
     return path

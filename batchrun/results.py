@@ -5,9 +5,22 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from batchrun.core import Closed, Completion, FinishReason, Problem, Quote, Rejection, Result, Status, Timing, Usage
+from batchrun.core import (
+    Closed,
+    Completion,
+    FinishReason,
+    Job,
+    Problem,
+    Quote,
+    Rejection,
+    Result,
+    Status,
+    Timing,
+    Usage,
+)
 from batchrun.schemas import MOST_NESTED, is_too_deep, quotes, validate
 
 OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -60,6 +73,30 @@ def reject(rejection: Rejection, model: str) -> Result:
         model=model,
         digest=rejection.digest,
         meta=rejection.meta,
+    )
+
+
+def from_record(record: Mapping[str, Any], job: Job) -> Result:
+    """The result of a line on record, for a job that asks the same: what it says, and nothing of how it ran."""
+    return Result(
+        id=job.id,
+        index=job.index,
+        status=Status(record["status"]),
+        output=record["output"],
+        finish_reason=FinishReason(record["finish_reason"]),
+        errors=tuple(Problem(**problem) for problem in record["errors"]),
+        usage=Usage(),
+        timing=None,
+        burst=None,
+        attempt=1,
+        model=record["model"],
+        digest=record["digest"],
+        meta=job.meta,
+        closed_by_budget=record.get("closed_by_budget", False),
+        closed_by_runaway=record.get("closed_by_runaway", False),
+        verbatim=tuple(Quote(**quote) for quote in record.get("verbatim", ())),
+        document=record.get("document"),
+        schema=record.get("schema"),
     )
 
 

@@ -13,7 +13,7 @@ from batchrun.core import Job, Message, Problem, Result, Status, Timing, Usage
 from batchrun.cutting import Span
 from batchrun.merging import merged, with_scalars_of
 from batchrun.results import as_json
-from batchrun.schemas import validate
+from batchrun.schemas import quotes, validate
 
 GRAVEST = (Status.ERROR, Status.EXPIRED, Status.CANCELLED, Status.REJECTED, Status.TRUNCATED, Status.INVALID)
 PROBLEMS_SHOWN = 8
@@ -98,13 +98,14 @@ class Whole:
         if failure:
             status, problems = Status.INVALID, [Problem("reduce_too_long", failure)]
         if status is Status.OK and self.job.schema:
-            problems = validate(self.job.schema, output)
+            problems = validate(self.job.schema, output, self._document)
             status = Status.INVALID if problems else Status.OK
         return self._as_result(status, output, problems[:PROBLEMS_SHOWN])
 
     def _as_result(self, status: Status, output: Any, problems: list[Problem]) -> Result:
         usage = Usage(*(sum(getattr(r.usage, name) for r in self._all) for name in Usage.__dataclass_fields__))
         last = max(self._all, key=lambda result: result.burst or 0)
+        schema = self.job.schema if status is Status.OK else None
         return replace(
             last,
             id=self.job.id,
@@ -118,6 +119,10 @@ class Whole:
             meta=self.job.meta,
             document={"characters": len(self._document), "cut": "chunk", "pieces": self._spans},
             copy_of=None,
+            closed_by_budget=any(result.closed_by_budget for result in self._all),
+            closed_by_runaway=any(result.closed_by_runaway for result in self._all),
+            verbatim=quotes(schema, output, self._document) if schema else (),
+            slot=None,
         )
 
     def _placed(self, result: Result, problem: Problem) -> Problem:
@@ -148,4 +153,5 @@ def _timing(timings: list[Timing]) -> Timing | None:
         ttft_s=min(first, default=None),
         decode_s=sum(timing.decode_s for timing in timings),
         total_s=max(timing.total_s for timing in timings),
+        forced_s=sum(timing.forced_s for timing in timings),
     )

@@ -155,3 +155,39 @@ def test_check_counts_what_would_be_cut(folder: Path) -> None:
     said = batchrun(folder, "check", "jobs.jsonl", "--context", "4096", "--on-overflow", "chunk").out
     assert "2 jobs: 2 would run, 0 are done, 0 rejected" in said
     assert "too long for a slot, to be cut or read in pieces: 1" in said
+
+
+QUOTE = {"type": "string", "x-verbatim": True, "minLength": 6, "maxLength": 12}
+
+
+@pytest.mark.parametrize("policy", ["truncate-middle", "truncate-end", "chunk"])
+def test_quotes_are_placed_in_the_document_that_was_cut(tmp_path: Path, policy: str) -> None:
+    text = " ".join(f"word{number:04}" for number in range(1400))
+    job = {"id": "doc", "prompt": "Quote.", "document": text, "max_tokens": 40}
+    write_jobs(tmp_path / "jobs.jsonl", [job | {"schema": {"type": "array", "items": QUOTE, "maxItems": 20}}])
+    ran = batchrun(tmp_path, "run", "jobs.jsonl", "--context", "4096", "--on-overflow", policy)
+    (found,) = read(tmp_path / "jobs.results.jsonl")
+    assert (ran.status, found["status"]) == (0, "ok")
+    assert len(found["verbatim"]) == len(found["output"])
+    for quote in found["verbatim"]:
+        said = found["output"][int(quote["path"][1:])]
+        assert text[quote["start"] : quote["end"]] == said.strip() or text[quote["start"] : quote["end"]] == said
+
+
+def test_what_was_closed_is_said_of_the_whole_and_of_copies(tmp_path: Path) -> None:
+    job = {"prompt": "Count.", "document": TEXT, "schema": {"type": "string"}, "max_tokens": 8}
+    write_jobs(tmp_path / "jobs.jsonl", [job | {"id": "doc"}])
+    batchrun(tmp_path, "run", "jobs.jsonl", "--context", "4096", "--on-overflow", "chunk")
+    (whole,) = read(tmp_path / "jobs.results.jsonl")
+    pieces = read(tmp_path / "jobs.results.pieces.jsonl")
+    assert whole["closed_by_budget"] == any(piece["closed_by_budget"] for piece in pieces)
+    short = job | {"document": "One line."}
+    write_jobs(tmp_path / "copies.jsonl", [short | {"id": "one"}])
+    batchrun(tmp_path, "run", "copies.jsonl", "-o", "c.jsonl")
+    write_jobs(tmp_path / "copies.jsonl", [short | {"id": "one"}, short | {"id": "two"}])
+    batchrun(tmp_path, "run", "copies.jsonl", "-o", "c.jsonl")
+    one, two = sorted(read(tmp_path / "c.jsonl"), key=lambda record: str(record["id"]))
+    assert two["copy_of"] == "one"
+    for name in ("output", "status", "closed_by_budget", "closed_by_runaway", "verbatim", "schema"):
+        assert one[name] == two[name], name
+    assert one["closed_by_budget"]

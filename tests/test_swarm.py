@@ -68,7 +68,7 @@ def test_enough_good_answers_end_the_rest(notes: Notes) -> None:
     found = fan_out(parts, Question("What now?", DOCUMENT, max_tokens=400, keep=2), ROLES, notes)
     statuses = [answer.result.status.value for answer in found.answers]
     assert statuses.count("ok") >= 2
-    assert found.thrown_away == 8 - len([s for s in statuses if s != "cancelled"])
+    assert found.thrown_away == statuses.count("cancelled") > 0
 
 
 def test_the_synthesis_reads_all_cards(notes: Notes) -> None:

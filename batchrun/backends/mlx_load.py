@@ -15,6 +15,7 @@ from batchrun.errors import ModelError
 ONE_BY_ONE = "this model's rows run one at a time: {}"
 PROBE_LENGTHS = (2, 13)
 LIKE = 0.05  # of the logits' standard deviation, the most that rounding moves them on the mean
+# what mlx-lm and MLX let out where they cannot read or compute a model; each becomes a ModelError or a notice
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError)
 
 

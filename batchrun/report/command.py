@@ -10,11 +10,12 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from batchrun.errors import InputError, UsageError
+from batchrun.places import stats_beside
 from batchrun.report.comparison import as_json as comparison_json
 from batchrun.report.comparison import compare
 from batchrun.report.figures import as_json as report_json
 from batchrun.report.figures import report
-from batchrun.report.lines import ResultLines, bursts, stats_path
+from batchrun.report.lines import ResultLines, bursts
 from batchrun.report.table import comparison_tables, report_tables
 
 PAGE_BEGINS = b"<!DOCTYPE html>"
@@ -33,7 +34,7 @@ def show(results: Sequence[Path], stats: Path | None, html: Path | None, *, as_j
     if html:
         _check_page(html, results[0])
     lines = ResultLines(results[0])
-    found = report(lines, bursts(stats or stats_path(results[0])))
+    found = report(lines, bursts(stats or stats_beside(results[0])))
     found = replace(found, damaged=lines.damaged)
     if not found.results:
         raise InputError(f"{results[0]} holds no results; expected a results file of batchrun, or its journal")

@@ -38,11 +38,6 @@ class ResultLines:
             raise InputError(f"{self._path} cannot be read: {error.strerror}; expected a results file") from error
 
 
-def stats_path(results: Path) -> Path:
-    """Where a run keeps its stats unless it is told otherwise."""
-    return results.with_suffix(".stats.jsonl")
-
-
 def bursts(path: Path) -> tuple[Record, ...]:
     """The lines of a stats file, in order; none where there is no file."""
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from batchrun.assembly import Parts, job_reader, slot_plan, too_long
-from batchrun.core import Completion, Job, Request, Result
+from batchrun.core import Completion, Job, Request, Result, Status
 from batchrun.cost import Cost
 from batchrun.engine import Engine
 from batchrun.errors import UsageError
@@ -81,7 +81,7 @@ class _Agent:
     place: int
     role: Role
     request: Request
-    completion: Completion | None = None
+    answer: Answer | None = None
     decoder: codecs.IncrementalDecoder = field(default_factory=codecs.getincrementaldecoder("utf-8"))
 
     def __post_init__(self) -> None:
@@ -112,33 +112,30 @@ def fan_out(parts: Parts, question: Question, roles: Sequence[Role], view: View)
         computed_tokens = engine.take_meter().computed_tokens
     finally:
         backend.close()
-    answers = tuple(
-        Answer(agent.role, agent.completion.text, judge(agent.completion, parts.model.card.name, 1))
-        for agent in agents
-        if agent.completion
-    )
+    answers = tuple(agent.answer for agent in agents if agent.answer)
     return Answers(answers, time.perf_counter() - began_s, computed_tokens, thrown_away)
 
 
 def _run(parts: Parts, engine: Engine, agents: dict[Request, _Agent], keep: int | None, view: View) -> int:
     """Steps until all have ended.  Gives how many were ended because enough others had answered."""
-    good = thrown_away = 0
+
+    def end(completion: Completion) -> Result:
+        agent, result = agents[completion.request], judge(completion, parts.model.card.name, 1)
+        agent.answer = Answer(agent.role, completion.text, result)
+        view.ended(agent.place, result)
+        return result
+
+    good = 0
     while not engine.idle:
-        for completion in engine.step():
-            agent = agents[completion.request]
-            agent.completion = completion
-            result = judge(completion, parts.model.card.name, 1)
-            view.ended(agent.place, result)
-            good += result.status == "ok"
+        good += sum(end(completion).status is Status.OK for completion in engine.step())
         if keep is not None and good >= keep:
             engine.drop_waiting()
-            for agent in agents.values():
-                if agent.completion is None:
-                    agent.completion = engine.cancel(agent.request)
-                    thrown_away += 1
-                    if agent.completion:
-                        view.ended(agent.place, judge(agent.completion, parts.model.card.name, 1))
-    return thrown_away
+            lost = [agent.request for agent in agents.values() if agent.answer is None]
+            for completion in map(engine.cancel, lost):
+                if completion:
+                    end(completion)
+            return len(lost)
+    return 0
 
 
 def synthesis(question: Question, answers: Sequence[Answer]) -> Question:
