@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchrun import grammar_logic, grammar_objects, grammar_values
-from batchrun.grammar_subschema import Oracles, Scope, Subschema, escaped
+from batchrun.grammar_subschema import Oracles, Scope, Subschema
 from batchrun.grounding import KEYWORD
 from batchrun.keywords import FLOW, HOLDERS, Keyword, Treatment
+from batchrun.schema_walk import pointer
 
 RULES: dict[str, Callable[[Subschema], Any]] = {
     **grammar_values.RULES,
@@ -160,4 +161,4 @@ def pointers(value: Any, place: str = "") -> Iterator[tuple[int, str]]:
         if isinstance(value, dict | list):
             yield id(value), place
             parts = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting += [(part, f"{place}/{escaped(str(key))}") for key, part in parts]
+            waiting += [(part, place + pointer((key,))) for key, part in parts]

@@ -6,7 +6,7 @@ inside the schema and to the published meta-schemas (`references.py`); nothing i
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, cast
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from batchrun.core import Language, Problem, Quote, Schema
 from batchrun.errors import JobError
 from batchrun.grounding import KEYWORD, demands_document, document, misuse
 from batchrun.references import draft_of, registry_with
+from batchrun.schema_walk import pointer
 from batchrun.time_limit import time_limit
 
 VALIDATORS_KEPT = 256
@@ -112,11 +113,6 @@ def _other_language(content: Any) -> Language | None:
         if isinstance(content, dict) and content.keys() == {keyword} and isinstance(content[keyword], str):
             return language
     return None
-
-
-def pointer(path: Iterable[str | int]) -> str:
-    """A JSON pointer (RFC 6901)."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def is_too_deep(value: Any) -> bool:
