@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from building import GUIDE, schema
+from building import GUIDE
 from hypothesis import given
 from hypothesis import strategies as st
 from test_prompts import JOB, PREPARER
@@ -13,7 +13,7 @@ from test_retries import ended
 from batchrun.core import Quote, Schema, Status
 from batchrun.errors import JobError
 from batchrun.grounding import Document
-from batchrun.schemas import checked, compact
+from batchrun.schemas import checked, compact, quotes, validate
 
 TEXT = 'Dear \u201cSir\u201d,\n\nI paid  \ufb01ve\u00a0euros (cafe\u0301) to "Bob".'
 VERBATIM = {"type": "string", "x-verbatim": True}
@@ -85,8 +85,46 @@ def test_a_job_without_a_document_cannot_be_grounded() -> None:
         PREPARER.prepare(replace(JOB, document=None, schema=QUOTING), "", 0.0)
 
 
-def test_a_property_of_that_name_demands_nothing() -> None:
-    assert not schema({"properties": {"x-verbatim": {"type": "string"}}}).is_grounded
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"properties": {"x-verbatim": {"type": "string"}}},
+        {"properties": {"x-verbatim": True}},
+        {"const": {"x-verbatim": True}},
+        {"enum": [{"x-verbatim": 1}]},
+        {"default": {"x-verbatim": "yes"}, "examples": [{"type": "integer", "x-verbatim": True}]},
+    ],
+)
+def test_a_property_or_a_value_of_that_name_demands_nothing(content: Any) -> None:
+    assert not grounded(content).is_grounded
+
+
+def test_a_demand_in_a_property_called_like_a_keyword_is_one() -> None:
+    assert grounded({"properties": {"default": VERBATIM}}).is_grounded
+
+
+DRAFTS = ["http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#"]
+
+
+@pytest.mark.parametrize("draft", [*DRAFTS, "https://json-schema.org/draft/2020-12/schema"])
+@pytest.mark.parametrize("own", [*DRAFTS, "https://json-schema.org/draft/2019-09/schema"])
+def test_a_demand_holds_below_a_subschema_that_names_a_draft(draft: str, own: str) -> None:
+    inner = {"$schema": own, "properties": {"q": VERBATIM | {"format": "email"}}}
+    content = grounded({"$schema": draft, "properties": {"a": inner}})
+    assert not validate(content, {"a": {"q": "b@c.d"}}, "a b@c.d")
+    (problem,) = validate(content, {"a": {"q": "x@c.d"}}, "a b@c.d")
+    assert (problem.code, problem.path) == ("not_in_document", "/a/q")
+    assert [error.code for error in validate(content, {"a": {"q": "b"}}, "a b@c.d")] == ["schema"]
+    assert quotes(content, {"a": {"q": "b@c.d"}}, "a b@c.d") == (Quote("/a/q", 2, 7),)
+
+
+@pytest.mark.parametrize(
+    "part", [{"pattern": "^(a+)+$"}, {"$ref": "#/nowhere"}, {"$ref": "#"}, {"multipleOf": 0.1}], ids=str
+)
+def test_quotes_of_what_cannot_be_checked_are_none(part: dict[str, Any]) -> None:
+    content = grounded({"anyOf": [VERBATIM, {}], "allOf": [part]})
+    value: Any = 10**400 if "multipleOf" in part else "a" * 40 + "b"
+    assert quotes(content, value, "a" * 50) == ()
 
 
 @pytest.mark.parametrize(
@@ -95,3 +133,8 @@ def test_a_property_of_that_name_demands_nothing() -> None:
 def test_a_demand_that_means_nothing_is_refused_with_its_place(part: dict[str, Any]) -> None:
     with pytest.raises(JobError, match=r"x-verbatim at /properties/a/x-verbatim; expected true or false, at a string"):
         checked("s", compact("s", {"properties": {"a": part}}))
+
+
+def test_the_place_of_a_demand_is_a_json_pointer() -> None:
+    with pytest.raises(JobError, match=r"x-verbatim at /properties/a~1b~0c/x-verbatim; expected"):
+        checked("s", compact("s", {"properties": {"a/b~c": {"x-verbatim": 1}}}))
