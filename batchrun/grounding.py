@@ -6,11 +6,10 @@ as one space; offsets are of characters in the document as it was given.
 """
 
 import unicodedata
-from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from batchrun.schema_walk import inside, pointer, rebuilt
+from batchrun.schema_walk import rebuilt, subschemas
 
 KEYWORD = "x-verbatim"
 FORM: Final = "NFKC"
@@ -58,12 +57,12 @@ def normalised(text: str) -> str:
 
 def demands_document(schema: Any) -> bool:
     """Whether a schema demands that something stands in the document."""
-    return any(part.get(KEYWORD) is True for _, part in _parts(schema))
+    return any(part.get(KEYWORD) is True for _, part in subschemas(schema))
 
 
 def misuse(schema: Any) -> str | None:
     """The JSON pointer of a demand that means nothing: it is neither true nor false, or stands at no string."""
-    for place, part in _parts(schema):
+    for place, part in subschemas(schema):
         wanted, kinds = part.get(KEYWORD), part.get("type", "string")
         strays = wanted is True and "string" not in (kinds if isinstance(kinds, list) else [kinds])
         if strays or not isinstance(wanted, bool | dict | None):  # an object may be the schema of something so called
@@ -81,16 +80,6 @@ def marked(schema: Any, name: str) -> Any:
     if "format" in out:
         return {**out, "allOf": [*out.get("allOf", ()), {"format": name}]}
     return {**out, "format": name}
-
-
-def _parts(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All schemas inside of one, itself among them, with their JSON pointers."""
-    waiting = [("", schema)]
-    while waiting:
-        place, part = waiting.pop()
-        if isinstance(part, dict):
-            yield place, part
-            waiting += [(place + pointer(path), held) for path, held in inside(part)]
 
 
 def _pieces(text: str) -> list[tuple[str, int, int]]:

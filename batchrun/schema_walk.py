@@ -1,6 +1,6 @@
 """From a schema, as it was written, to the schemas inside it, past values that only look like schemas.  Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -30,8 +30,17 @@ def rebuilt(schema: dict[str, Any], change: Callable[[Path, Any], Any]) -> dict[
     return out
 
 
-def inside(schema: dict[str, Any]) -> list[tuple[Path, Any]]:
-    """What may be a schema right inside of one, with the way there."""
+def subschemas(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All schemas inside of one, itself among them, with their JSON pointers."""
+    waiting = [("", schema)]
+    while waiting:
+        place, part = waiting.pop()
+        if isinstance(part, dict):
+            yield place, part
+            waiting += [(place + pointer(path), held) for path, held in _inside(part)]
+
+
+def _inside(schema: dict[str, Any]) -> list[tuple[Path, Any]]:
     found: list[tuple[Path, Any]] = []
     rebuilt(schema, lambda path, part: found.append((path, part)))
     return found

@@ -57,6 +57,42 @@ def test_the_guide_spells_parts_of_the_document_and_nothing_else() -> None:
     assert not spells(QUOTING, TEXT, '{"q":"paid six')
 
 
+def late(content: Any) -> set[tuple[str, str]]:
+    """The keywords that are left to the check, with their places."""
+    return {(keyword.place, keyword.name) for keyword in GUIDE.coverage(grounded(content), TEXT).late}
+
+
+MAP = {"type": "object", "additionalProperties": VERBATIM}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        MAP,
+        MAP | {"properties": {"a": {"type": "integer"}}},
+        {"type": "array", "prefixItems": [VERBATIM]},
+        {"type": ["string", "array"], "prefixItems": [{"type": "integer"}], "items": VERBATIM},
+    ],
+)
+def test_where_the_guide_cannot_follow_the_demand_is_left_to_the_check(content: Any) -> None:
+    assert {name for _, name in late(content)} == {"x-verbatim"}
+
+
+def test_what_stands_inside_of_values_of_another_kind_is_followed() -> None:
+    content = {"type": ["array", "object"], "items": VERBATIM, "properties": {"enum": VERBATIM}, "required": ["enum"]}
+    assert late(content) == set()
+    for answer in ('["paid"]', '{"enum":"paid"}'):
+        assert spells(grounded(content), TEXT, answer)
+    for answer in ('["six', '{"enum":"six'):
+        assert not spells(grounded(content), TEXT, answer)
+
+
+@pytest.mark.parametrize("beside", [{"$ref": "#/$defs/q"}, {"allOf": [{"$ref": "#/$defs/q"}]}, {"anyOf": [VERBATIM]}])
+def test_a_demand_beside_listed_values_is_left_to_the_check(beside: dict[str, Any]) -> None:
+    content = {"properties": {"a": {"enum": ["six"]} | beside}, "$defs": {"q": VERBATIM}}
+    assert ("/properties/a", next(iter(beside))) in late(content)
+
+
 def test_an_answer_names_the_places_of_its_quotes() -> None:
     asked = replace(PREPARER.prepare(replace(JOB, document=TEXT, schema=QUOTING), "", 0.0))
     _, result = ended(asked, '{"q":"paid five euros"}')
@@ -78,6 +114,14 @@ def test_verbatim_strings_behind_lists_and_references_have_places_too() -> None:
     _, result = ended(PREPARER.prepare(replace(JOB, document="a b", schema=grounded(content)), "", 0.0), '["b",null]')
     assert result.status is Status.OK
     assert result.verbatim == (Quote("/0", 2, 3),)
+
+
+def test_definitions_that_lead_to_each_other_in_many_ways_are_written_in_time() -> None:
+    names = [f"n{number}" for number in range(40)]
+    item = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names] + [{"type": "null"}]}
+    defs = {name: {"type": "array", "items": item} for name in names}
+    content = {"properties": {"q": VERBATIM, "n": {"$ref": "#/$defs/n0"}}, "type": "object", "required": ["q"]}
+    assert spells(grounded(content | {"$defs": defs}), TEXT, '{"q":"paid"')
 
 
 def test_a_job_without_a_document_cannot_be_grounded() -> None:
