@@ -64,9 +64,10 @@ class Preparer:
         grammar: Grammar | None = self._guide.compile(job.schema, job.document) if job.schema else None
         if grammar:
             _check_budget(job, grammar)
-        thinking = self._asking.thinking_tokens if self._tags else 0
-        if self._tags and thinking:
-            grammar = ThinkingGrammar(self._model.tokenizer, self._tags, thinking, grammar)
+        thinking = 0
+        if self._tags and self._asking.thinking_tokens:
+            grammar = ThinkingGrammar(self._model.tokenizer, self._tags, self._asking.thinking_tokens, grammar)
+            thinking = grammar.budget_tokens
         tokens = tuple(self._tokens(laid_out(job, self._asking, remark)))
         return Request(job, job_digest, tokens, grammar, taken_s, thinking)
 
