@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from building import GUIDE
+from building import GUIDE, TOKENIZER
 from hypothesis import given
 from hypothesis import strategies as st
 from test_prompts import JOB, PREPARER
@@ -12,7 +12,9 @@ from test_retries import ended
 
 from batchrun.core import Quote, Schema, Status
 from batchrun.errors import JobError
-from batchrun.grounding import Document
+from batchrun.grammar_source import GrammarSource
+from batchrun.grounding import Document, normalised
+from batchrun.guide import CompiledSchema, Engine
 from batchrun.schemas import checked, compact, quotes, validate
 
 TEXT = 'Dear \u201cSir\u201d,\n\nI paid  \ufb01ve\u00a0euros (cafe\u0301) to "Bob".'
@@ -38,11 +40,15 @@ def test_what_does_not_stand_there_is_not_found(value: str) -> None:
     assert Document(TEXT).find(value) is None
 
 
-@given(st.text(max_size=40), st.data())
+@given(st.text(st.sampled_from("ab \n\u00a0\u0301\ufb01\u1100\u1161\uac00") | st.characters(), min_size=1), st.data())
 def test_every_part_of_a_document_is_found_in_it(text: str, data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(text)))
-    part = text[start : data.draw(st.integers(start, len(text)))]
-    assert Document(text).find(part) is not None or part != part.strip() or len(part) < len(text)
+    pieces = Document(text).pieces  # a part does not begin or end between a letter and its accent
+    first = data.draw(st.integers(0, len(pieces) - 1))
+    last = data.draw(st.integers(first, len(pieces) - 1))
+    part = text[pieces[first][1] : pieces[last][2]]
+    place = Document(text).find(part)
+    assert place is not None
+    assert normalised(part) in normalised(text[slice(*place)])
 
 
 def spells(content: Schema, text: str, answer: str) -> bool:
@@ -91,6 +97,19 @@ def test_what_stands_inside_of_values_of_another_kind_is_followed() -> None:
 def test_a_demand_beside_listed_values_is_left_to_the_check(beside: dict[str, Any]) -> None:
     content = {"properties": {"a": {"enum": ["six"]} | beside}, "$defs": {"q": VERBATIM}}
     assert ("/properties/a", next(iter(beside))) in late(content)
+
+
+def test_a_document_is_made_a_grammar_of_once_for_tokens_and_once_for_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    matcher = Engine.matcher
+
+    def counted(own: Engine, source: GrammarSource, *, of_bytes: bool = False) -> Any:
+        made.append(of_bytes)
+        return matcher(own, source, of_bytes=of_bytes)
+
+    monkeypatch.setattr(Engine, "matcher", counted)
+    CompiledSchema(Engine(TOKENIZER.for_guide()), QUOTING, TEXT)
+    assert sorted(made) == [False, True]
 
 
 def test_an_answer_names_the_places_of_its_quotes() -> None:
