@@ -14,6 +14,7 @@ from schema_samples import SAMPLES, Sample
 from batchrun.backends.fake import END_OF_TEXT
 from batchrun.core import Closed, Language, Schema
 from batchrun.guide import CompiledSchema
+from batchrun.guided_row import Row
 from batchrun.runaway import WINDOW_TOKENS
 from batchrun.schemas import validate
 
@@ -88,19 +89,23 @@ def test_a_token_that_leaves_no_room_to_close_does_not_stand() -> None:
     assert len(said) <= left
 
 
+def led_home() -> Row:
+    """A row that has no room for more of its first string: what is left to choose is a digit."""
+    content = {**WORDY.content, "properties": {"a": {"type": "string"}, "b": {"enum": [*range(10)]}}}
+    row = GUIDE.compile(schema(content)).start()
+    said, answers = say(row, "xyz", len('x","b":0}') + 1)
+    assert (said, answers[-1].closed) == ('xy","b":', {Closed.BUDGET})
+    return row
+
+
 def test_where_several_ways_are_as_short_the_model_chooses() -> None:
-    grammar = GUIDE.compile(schema({"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 9}))
-    row = grammar.start()
-    accepted = row.accept(ord("t"), len("null]"))
-    assert not accepted.error
-    grammar = GUIDE.compile(schema({"type": "integer", "minimum": 100, "maximum": 999}))
-    row = grammar.start()
-    for digit, left in ((b"7", 3), (b"4", 2)):
-        assert not row.accept(digit[0], left).error
+    row = led_home()
     masks = GUIDE.masks([(row, ())])
     assert masks is not None
     allowed = np.flatnonzero(np.unpackbits(masks[0].view(np.uint8), bitorder="little"))
-    assert set(allowed) >= set(b"0123456789")
+    assert set(allowed) == set(row.ways) == set(b"0123456789")
+    accepted = row.accept(ord("7"), 2)
+    assert (bytes(accepted.forced), accepted.ended) == (b"}", True)
 
 
 def test_the_same_few_tokens_again_and_again_end_their_string_and_the_answer_goes_on() -> None:
@@ -132,7 +137,6 @@ def test_an_answer_that_runs_away_again_is_closed() -> None:
 
 
 def test_a_row_that_is_led_home_takes_no_proposal() -> None:
-    row = GUIDE.compile(schema({"type": "integer", "minimum": 100, "maximum": 999})).start()
-    assert row.allows(b"12") == 2
-    row.accept(ord("1"), 1000)
-    assert row.allows(b"23") == 2
+    row = led_home()
+    assert row.matcher.validate_tokens(list(b"7}")) == 2
+    assert row.allows(b"7}") == 0
