@@ -73,7 +73,7 @@ def calibrate(
             worker.close()
     finally:
         parts.model.close()
-    supply = sensors.sense().supply.source
+    supply = sensors.supply().source
     profile = found.profile(parts, load, load_s, supply.value, launcher)
     profile = replace(profile, overhead=overhead(found.sample_s, requests, settings, load, profile))
     return Calibrated(profile, save(Key(original_identity(settings), supply, launcher), profile))

@@ -10,7 +10,7 @@ from typing import Protocol
 from batchrun.conditions import Conditions, Pace, conditions
 from batchrun.cost import Work
 from batchrun.governor import Allowance, Governor
-from batchrun.heat import Contention, Level, Sensed
+from batchrun.heat import Contention, Level, Sensed, Supply
 from batchrun.probe import Probe
 from batchrun.speed import Speed, SpeedSensor
 from batchrun.trust import Trust
@@ -26,7 +26,11 @@ class Sensors(Protocol):
 
     def sense(self) -> Sensed: ...
 
-    def contention(self) -> Contention: ...
+    def contention(self) -> Contention | None: ...
+
+    def supply(self) -> Supply:
+        """Where the current comes from; waits for a first answer."""
+        ...
 
 
 class Blind:
@@ -37,6 +41,9 @@ class Blind:
 
     def contention(self) -> Contention:
         return Contention()
+
+    def supply(self) -> Supply:
+        return Supply()
 
 
 class Awake(Protocol):

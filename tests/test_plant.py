@@ -14,7 +14,7 @@ from plant import CALM_C, PRESETS, BurstSeen, Driven, Exact, Plant, PlantSensors
 from plant_grid import PAIRS, fixed_pairs
 
 from batchrun.governor import Bounds, HeatGovernor
-from batchrun.heat import Contention, Level, Reading, Sensed
+from batchrun.heat import Contention, Level, Reading, Sensed, Supply
 from batchrun.pacer import Pacer, Sensors
 from batchrun.speed import SpeedSensor
 from batchrun.thermal import MachineSensors
@@ -114,6 +114,9 @@ class Lying:
 
     def contention(self) -> Contention:
         return Contention()
+
+    def supply(self) -> Supply:
+        return Supply()
 
 
 def says(level: Level) -> Eyes:
