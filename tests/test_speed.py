@@ -347,6 +347,14 @@ def test_a_critical_reading_must_outlast_a_long_rest() -> None:
     assert trust.worst([critical]).level is Level.UNKNOWN
 
 
+def test_a_critical_reading_stands_though_its_source_cried_hot_too_often() -> None:
+    trust = Trust()
+    for _ in range(ALARMS):
+        trust.judge([HOT], COOL)
+    assert trust.worst([HOT]).level is Level.UNKNOWN
+    assert trust.worst([Reading("a", Level.CRITICAL)]).level is Level.CRITICAL
+
+
 def test_no_readings_are_unknown() -> None:
     assert Trust().worst([]).level is Level.UNKNOWN
 
