@@ -73,26 +73,33 @@ def check_measurable(kept: Rules, sensed: Sensed) -> None:
         raise UsageError(f"--max-energy cannot be kept: no energy can be read here; tried {tried}")
 
 
-class Stoppable(Protocol):
-    """Whoever else may stop a run: signals, a deadline."""
+class Stop(Protocol):
+    """Whether a run was asked to stop: by a signal, a deadline, a rule."""
 
     @property
     def stopped(self) -> bool: ...
 
     @property
-    def timed_out(self) -> bool: ...
+    def timed_out(self) -> bool:
+        """Whether it was the deadline that stopped it."""
+        ...
 
-    def overdue(self, grace_s: float) -> bool: ...
+    def overdue(self, grace_s: float) -> bool:
+        """Whether it stopped longer ago than that."""
+        ...
 
     def wait(self, seconds: float) -> bool: ...
 
 
 class Permission:
-    """Stops a run by signal or by rule.  `reason`: the rule's, once it did.  `tick` is called with every look."""
+    """Stops a run by signal or by rule.  `reason`: the rule's, once it did.  `tick` is called with every look.
+
+    `sense` is asked only where there are rules to keep.
+    """
 
     def __init__(
         self,
-        signals: Stoppable,
+        signals: Stop,
         kept: Rules,
         sense: Callable[[], Sensed],
         clock: Callable[[], float],
@@ -114,7 +121,7 @@ class Permission:
         if self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = now_s
             self._tick()
-            self.reason = self._rules.broken(self._sense(), self._now())
+            self.reason = self._rules.broken(self._sense(), self._now()) if self._rules != Rules() else ""
             self._broken_s = now_s if self.reason else None
         return bool(self.reason)
 
