@@ -64,7 +64,7 @@ def calibrate(
         load = slot_plan(parts, max(request.need_tokens for request in requests), probes=True)
         began_s = time.monotonic()
         speed = SpeedSensor(StepFit(), sensors.contention, confirms=True)
-        worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step)
+        worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step, say)
         load_s = time.monotonic() - began_s
         try:
             rig = Rig(worker, speed, requests, time.monotonic, time.sleep)

@@ -19,6 +19,8 @@ LOOK_EVERY_S = 1.0
 PROBE_SHARE = 0.005  # of working time that probes may take while all is well
 CRITICAL_PATIENCE_S = 1800.0
 SHORT_REST_S = 10.0  # one that the machine is kept awake through
+CURE_S = 100.0  # of rest that would have cured heat
+UNDOES = 10.0  # seconds of such rest that one second of work undoes
 
 
 class Sensors(Protocol):
@@ -81,6 +83,7 @@ class Pacer:
         self._worked_since_probe_s: float | None = None  # None: there was no probe yet
         self._probe_s = 0.0  # what the last one took
         self._rested_s = 0.0  # before the burst that runs
+        self._cure_s = 0.0  # rested, less what work undid
         self._fired = ""  # what ended the burst
         self.draining = False  # critically hot: nothing more is admitted, what runs may end
 
@@ -153,8 +156,9 @@ class Pacer:
             self._fired = self._hottest
         return over
 
-    def close(self, *, more: bool) -> Conditions:
-        """The burst ended; `more` says whether another is to come, which a rest would part from it."""
+    def close(self, *, more: bool, ready: bool = True) -> Conditions:
+        """The burst ended; `more` says whether another is to come, which a rest would part from it, and `ready`
+        whether there is something to do now: a machine that waits for input may sleep."""
         assert self._began_s is not None, "a burst ran"
         self._look(now=True)
         level, now_s = self.level, self._clock()
@@ -168,9 +172,9 @@ class Pacer:
         if self._worked_since_probe_s is not None:
             self._worked_since_probe_s += worked_s
         self._began_s, self._idle_since_s, self._rest_until_s = None, now_s, now_s + rest_s
-        self._rested_s = 0.0
+        self._rested_s, self._cure_s = 0.0, max(0.0, self._cure_s - UNDOES * worked_s)
         self.draining = False
-        if self._awake and rest_s > SHORT_REST_S:
+        if self._awake and (rest_s > SHORT_REST_S or not ready):
             self._awake.release()
         return seen
 
@@ -183,14 +187,16 @@ class Pacer:
             return self._rest_until_s - now_s
         rested_s = now_s - self._idle_since_s
         self._rested_s += rested_s
+        self._cure_s += rested_s
         if self._speed and self.probes and self._probe_is_due:
             self._run(probe, self._speed)
         self._look(now=True)
         before = self.level
         more_s = self._governor.rested(rested_s, before, slow=self.verdict.level >= Level.HOT)
         self._trust.judge(self._sensed.readings, self.verdict, self._rested_s)
-        if not more_s and before >= Level.HOT and self._speed and self.verdict.cause == "heat":
-            self._speed.rebase()  # so much rest would have cured heat
+        if not more_s and self._cure_s >= CURE_S and self._speed and self.verdict.cause == "heat":
+            self._speed.rebase()  # so much rest would have cured heat; what a user's own law allows may not
+            self._cure_s = 0.0
         self._idle_since_s = self._clock()
         self._rest_until_s = self._idle_since_s + more_s
         return more_s

@@ -67,7 +67,7 @@ def test_a_quota_is_found_within_three_seconds_and_is_not_heat(group: Group, pro
     load = slot_plan(parts, max(request.need_tokens for request in requests), probes=True)
     sensors = open_sensors()
     speed = SpeedSensor(StepFit(), sensors.contention)
-    worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step)
+    worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step, print)
     rig = Rig(worker, speed, requests, time.monotonic, time.sleep)
     try:
         rig.work(LEARN_S, until_slow=False)
