@@ -16,7 +16,8 @@ from batchrun.speed import Speed, SpeedSensor
 from batchrun.trust import Trust
 
 LOOK_EVERY_S = 1.0
-PROBE_SHARE = 0.005  # of working time that probes may take while all is well
+PROBE_SHARE = 0.005  # of working time that probes may take while it is not hot
+FIRST_PROBE_S = 3.0  # of work before the first one: no machine is hot by then, and shorter runs need none
 CRITICAL_PATIENCE_S = 1800.0
 SHORT_REST_S = 10.0  # one that the machine is kept awake through
 CURE_S = 100.0  # of rest that would have cured heat
@@ -80,8 +81,8 @@ class Pacer:
         self._sensed = sensors.sense()
         self._before = self._sensed
         self._began_s: float | None = None
-        self._worked_since_probe_s: float | None = None  # None: there was no probe yet
-        self._probe_s = 0.0  # what the last one took
+        self._first_is_due = True  # there was no probe yet
+        self._worked_since_probe_s = self._probe_s = 0.0  # what the last one took
         self._rested_s = 0.0  # before the burst that runs
         self._cure_s = 0.0  # rested, less what work undid
         self._fired = ""  # what ended the burst
@@ -144,6 +145,9 @@ class Pacer:
         """Whether the burst must end at this token boundary.  Runs a probe where steps alone are slow."""
         assert self._began_s is not None, "a burst runs"
         self._look()
+        worked_s = self._clock() - self._began_s
+        if self._speed and self.probes and self._first_is_due and self._first_is_paid(worked_s):
+            self._run(probe, self._speed)
         if self._speed and self._speed.suspicious:
             self._speed.confirm(*(probe() or ()))
         level = self.level
@@ -169,8 +173,7 @@ class Pacer:
         rest_s = rest_s if more else 0.0
         seen = conditions(self._pace(worked_s, rest_s, level), self._before, self._sensed)
         self._trust.judge(self._sensed.readings, self.verdict)
-        if self._worked_since_probe_s is not None:
-            self._worked_since_probe_s += worked_s
+        self._worked_since_probe_s += worked_s
         self._began_s, self._idle_since_s, self._rest_until_s = None, now_s, now_s + rest_s
         self._rested_s, self._cure_s = 0.0, max(0.0, self._cure_s - UNDOES * worked_s)
         self.draining = False
@@ -208,23 +211,32 @@ class Pacer:
 
     @property
     def _probe_is_due(self) -> bool:
-        """Always while the machine is not known to be cool; else when the last one is paid for."""
-        worked_s = self._worked_since_probe_s
-        return worked_s is None or self.verdict.level is not Level.COOL or self._probe_s <= PROBE_SHARE * worked_s
+        """Always where it can end a rest: something says hot, and speed does not deny it; else when it is paid for."""
+        if self.level >= Level.HOT and self.verdict.level is not Level.COOL:
+            return True
+        paid = self._probe_s <= PROBE_SHARE * self._worked_since_probe_s
+        return self._first_is_paid() if self._first_is_due else paid
+
+    def _first_is_paid(self, worked_s: float = 0.0) -> bool:
+        """`worked_s`: in the burst that runs."""
+        return self._worked_since_probe_s + worked_s >= FIRST_PROBE_S
 
     def _run(self, probe: Callable[[], Probe | None], speed: SpeedSensor) -> None:
         """Runs one, and another if it is slow out of the blue: chance makes a probe slower and never faster."""
         surprise = speed.verdict.level < Level.HOT
+        self._first_is_due = False
         speed.begin_probe()
         seen = probe()
         if seen is None:
             speed.forget()
             return
-        self._worked_since_probe_s, self._probe_s = 0.0, seen.total_s
-        self._governor.heated(seen.total_s)
+        took_s = seen.total_s
         if surprise and speed.is_slow(seen.token_s) and (again := probe()):
-            self._governor.heated(again.total_s)
+            took_s += again.total_s
             seen = min(seen, again)
+        self._worked_since_probe_s, self._probe_s = 0.0, took_s
+        if self._began_s is None:  # else it is part of the burst
+            self._governor.heated(took_s)
         speed.saw_probe(*seen)
 
     # -- sensors

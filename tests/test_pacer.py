@@ -10,8 +10,8 @@ from batchrun.backends.fake import VOCAB, FakeBackend
 from batchrun.core import Completion, Feed, Limits
 from batchrun.errors import BackendError
 from batchrun.governor import Bounds, FixedGovernor, Governor, HeatGovernor
-from batchrun.heat import Level
-from batchrun.pacer import Blind, Pacer
+from batchrun.heat import Contention, Level
+from batchrun.pacer import PROBE_SHARE, Blind, Pacer
 from batchrun.prefix import Planned
 from batchrun.probe import Probe
 from batchrun.speed import SpeedSensor
@@ -72,6 +72,35 @@ def test_what_no_rest_cures_is_not_heat() -> None:
     assert [machine.cycle(pacer, 1.0) for _ in range(3)][-1] is Level.COOL
     assert machine.cycle(pacer, 0.6) is Level.HOT
     assert [machine.cycle(pacer, 0.6) for _ in range(10)][-1] is Level.COOL
+
+
+# -- what probes cost
+
+
+def test_a_run_of_seconds_takes_no_probe_and_the_first_comes_while_the_machine_is_cool() -> None:
+    machine = Machine()
+    pacer = pacer_of(machine, HeatGovernor(Bounds(most_burst_s=2.0)))
+    machine.cycle(pacer, 1.0)
+    assert machine.probes == 0
+    machine.cycle(pacer, 1.0)
+    assert machine.probes == 1
+
+
+def test_probes_stay_within_their_share_while_slowness_is_explained() -> None:
+    """Neighbours slow the machine: it is neither hot nor cool, for as long as they like."""
+    machine = Machine()
+
+    def contention() -> Contention:
+        return Contention(quota_s=machine.time_s)
+
+    speed = SpeedSensor(StepFit(), contention, confirms=True)
+    pacer = Pacer(HeatGovernor(Bounds(most_burst_s=4.0)), machine.clock, Blind(), speed)
+    for _ in range(3):
+        machine.cycle(pacer, 1.0)
+    machine.probes = 0
+    assert {machine.cycle(pacer, 0.5) for _ in range(20)} == {Level.UNKNOWN}
+    probe_s = 16 * STEP_S / 0.5
+    assert machine.probes * probe_s <= 2 * PROBE_SHARE * 20 * 4.0 + probe_s
 
 
 # -- a probe that fails
