@@ -139,10 +139,10 @@ class Rig:
         self._sleep(seconds)
 
     def probe(self) -> Level:
-        self.probe_s()
+        self.probe_token_s()
         return self._speed.verdict.level
 
-    def probe_s(self) -> float | None:
+    def probe_token_s(self) -> float | None:
         """One probe's median token; None where there is no slot for it."""
         self._speed.begin_probe()
         seen = self._worker.probe()
@@ -195,7 +195,7 @@ class _Measured:
 
 
 def _measured(rig: Rig, plan: Plan, sensors: Sensors, say: Say) -> _Measured:
-    probes = [seconds for _ in range(PROBES) if (seconds := rig.probe_s())]
+    probes = [seconds for _ in range(PROBES) if (seconds := rig.probe_token_s())]
     say("running a sample of the jobs for their speeds")
     completions, sample_s = rig.run_once()
     answers: dict[str, list[int]] = {}

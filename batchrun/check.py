@@ -27,6 +27,7 @@ from batchrun.printable import printable
 from batchrun.prompts import Preparer
 from batchrun.result_lines import finished_keys
 from batchrun.source import all_lines
+from batchrun.window import MOST_JOBS as WINDOW_JOBS
 
 REJECTIONS_SHOWN = 20
 SCHEMAS_SHOWN = 10

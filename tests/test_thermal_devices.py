@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import subprocess
 import sys
 import threading
 from datetime import datetime
@@ -427,8 +428,18 @@ def test_a_phone_that_answers_nonsense_is_unknown(answer: str) -> None:
     assert found.sense().supply == Supply()
 
 
-def test_the_command_gets_three_seconds() -> None:
-    assert termux.LIMIT_S == 3.0
+def test_the_command_gets_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def never_answers(command: list[str], **options: Any) -> None:
+        given.update(options, command=command)
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", never_answers)
+    found = MachineSensors({}, Contention, lambda: None, {}, termux.Termux())
+    found.settle(PATIENCE_S)
+    assert (given["command"], given["timeout"]) == ([termux.COMMAND], 3.0)
+    assert found.sense().worst.level is Level.UNKNOWN
 
 
 # -- energy
