@@ -313,7 +313,7 @@ def frames(text: bytes) -> list[list[str]]:
 
 
 def test_a_signal_lets_rows_finish_under_the_view(tmp_path: Path) -> None:
-    finishes = {"schema": {"type": "string", "minLength": 10_000}, "max_tokens": 20_000}
+    finishes = {"schema": {"type": "string", "minLength": 6_000}, "max_tokens": 12_000}
     write_jobs(tmp_path / "jobs.jsonl", [job("long", **finishes)])
     with terminal(tmp_path, "jobs.jsonl", "--live", "--grace-seconds", "600") as run:
         run.wait_for(b"decode")
