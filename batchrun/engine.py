@@ -15,6 +15,7 @@ from batchrun.backends.base import Backend, Tokenizer
 from batchrun.core import Accepted, Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
 from batchrun.cost import Cost, Work, work
 from batchrun.errors import BackendError
+from batchrun.glance import SlotNow, slots_now
 from batchrun.guide import Guide
 from batchrun.lookup import Record, Trail, chosen, matching
 from batchrun.prefix import Planned
@@ -88,6 +89,7 @@ class Engine:
         self._look_ahead = look_ahead and backend.limits.ahead
         self._trails = Record()
         self._failures = 0
+        self._last_step: Step | None = None
 
     @property
     def idle(self) -> bool:
@@ -129,6 +131,10 @@ class Engine:
         rows = self._scheduler.running_rows
         return [(sequence.request, sequence.admitted_s) for sequence in rows if sequence.request]
 
+    def slots_now(self) -> tuple[SlotNow, ...]:
+        """What each slot that is taken is doing."""
+        return slots_now(self._scheduler.sequences, self._last_step)
+
     def drop_waiting(self) -> list[Request]:
         """Forgets what has no slot yet."""
         return self._scheduler.drop_waiting()
@@ -145,6 +151,7 @@ class Engine:
         if self._look_ahead:
             self._propose()
         step = self._scheduler.plan(self._cost.pace(self._backend.limits.batch, self._width.rows))
+        self._last_step = step
         for sequence in self._scheduler.admitted:
             sequence.admitted_s = started_s
         try:

@@ -23,6 +23,7 @@ from batchrun.core import (
 from batchrun.cutting import Span, place_in_whole
 from batchrun.errands import Errand, Errands
 from batchrun.errors import JobError
+from batchrun.glance import Glance
 from batchrun.journal import Journal
 from batchrun.journal_index import REUSABLE
 from batchrun.results import from_record, judge, reject
@@ -44,8 +45,8 @@ class Watch(Protocol):
         """A job got its result, or (None) was found done."""
         ...
 
-    def tick(self) -> None:
-        """Time has passed."""
+    def tick(self, look: Callable[[], Glance]) -> None:
+        """Time has passed.  `look`: what goes on now; it takes a while, and is for those who show it."""
         ...
 
 

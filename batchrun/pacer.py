@@ -9,6 +9,7 @@ from typing import Protocol
 
 from batchrun.conditions import Conditions, Pace, conditions
 from batchrun.cost import Work
+from batchrun.glance import PaceNow
 from batchrun.governor import Allowance, Governor
 from batchrun.heat import Contention, Level, Sensed, Supply
 from batchrun.probe import Probe
@@ -86,6 +87,7 @@ class Pacer:
         self._rested_s = 0.0  # before the burst that runs
         self._cure_s = 0.0  # rested, less what work undid
         self._fired = ""  # what ended the burst
+        self._rest_why = ""
         self.draining = False  # critically hot: nothing more is admitted, what runs may end
 
     # -- what is known now
@@ -118,6 +120,18 @@ class Pacer:
     def level(self) -> Level:
         """The worst of sensors and speed."""
         return max(self._trust.worst(self._sensed.readings).level, self.verdict.level)
+
+    def glance(self) -> PaceNow:
+        now_s, began_s = self._clock(), self._began_s
+        return PaceNow(
+            worked_s=None if began_s is None else now_s - began_s,
+            allowed_s=self._governor.allowance.seconds,
+            rest_s=0.0 if began_s is not None else max(0.0, self._rest_until_s - now_s),
+            why=self._rest_why,
+            level=self.level,
+            reading=self._trust.worst(self._sensed.readings),
+            speed=self.verdict,
+        )
 
     @property
     def gives_up(self) -> str:
@@ -171,7 +185,9 @@ class Pacer:
         worked_s = now_s - self._began_s
         rest_s = self._governor.worked(worked_s, level, slow=self.verdict.level >= Level.HOT)
         rest_s = rest_s if more else 0.0
-        seen = conditions(self._pace(worked_s, rest_s, level), self._before, self._sensed)
+        pace = self._pace(worked_s, rest_s, level)
+        self._rest_why = pace.why
+        seen = conditions(pace, self._before, self._sensed)
         self._trust.judge(self._sensed.readings, self.verdict)
         self._worked_since_probe_s += worked_s
         self._began_s, self._idle_since_s, self._rest_until_s = None, now_s, now_s + rest_s
@@ -202,6 +218,7 @@ class Pacer:
             self._cure_s = 0.0
         self._idle_since_s = self._clock()
         self._rest_until_s = self._idle_since_s + more_s
+        self._rest_why = self._why(more_s, before)
         return more_s
 
     def finish(self) -> None:

@@ -15,6 +15,7 @@ from batchrun.backends.base import Interrupted
 from batchrun.bursts import Burst
 from batchrun.capacity import described
 from batchrun.core import Completion, FinishReason, Job, Request
+from batchrun.glance import Glance
 from batchrun.intake import Intake, Room
 from batchrun.jobs import JobReader
 from batchrun.journal import Journal
@@ -109,6 +110,11 @@ class Runner:
                 self._worker.close()
         return self.summary
 
+    def glance(self) -> Glance:
+        """What goes on now."""
+        work = self._worker.glance() if self._worker else None
+        return Glance(self._ends.clock(), work, self._pacer.glance(), self._stopped())
+
     def _stopped(self) -> bool:
         """Whether no new job is to begin: by a signal, a rule, the clock, for heat, or because too many failed."""
         if self._ends.stop.stopped or self.summary.gave_up:
@@ -128,7 +134,7 @@ class Runner:
 
         Rows that run are then held where they are, and go on in the next burst.
         """
-        self._ends.watch.tick()
+        self._ends.watch.tick(self.glance)
         self._top_up()
         worker = self._worker
         if worker and not worker.idle and self._open_burst(worker):
@@ -296,7 +302,7 @@ class Runner:
         while not self._stopped() and (left_s := self._pacer.rest_left(worker.probe)):
             began_s = self._ends.clock()
             self._ends.stop.wait(min(left_s, REST_LOOK_S))
-            self._ends.watch.tick()
+            self._ends.watch.tick(self.glance)
             self.summary.rest_s += self._ends.clock() - began_s
             self.summary.gave_up = self._pacer.gives_up
         rested_s = self.summary.rest_s - rested_s
@@ -319,6 +325,7 @@ class Runner:
             self._return_waiting(worker)
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
+                self._ends.watch.tick(self.glance)
                 self._step(worker)
             for request, _ in worker.running_since() if self._ends.stop.timed_out else ():
                 self._take_out(worker, request, FinishReason.EXPIRED, "the run's deadline was reached")

@@ -16,6 +16,7 @@ from batchrun.core import Completion, Request, Result
 from batchrun.cost import Cost, Work
 from batchrun.engine import Engine
 from batchrun.errors import BackendError
+from batchrun.glance import WorkNow
 from batchrun.governor import Allowance
 from batchrun.guide import Guide
 from batchrun.prefix import Planned
@@ -140,6 +141,11 @@ class Worker:
     def running_since(self) -> list[tuple[Request, float]]:
         """Requests that have a slot, and the moment at which they got it."""
         return self._engine.running_since()
+
+    def glance(self) -> WorkNow:
+        burst = self.burst.number if self.burst else None
+        ended = self._tally.statuses.total()
+        return WorkNow(self._engine.slots_now(), self._width.rows, self.waiting, burst, ended)
 
     def drop_waiting(self) -> list[Request]:
         return self._engine.drop_waiting()
