@@ -1,13 +1,13 @@
 """The straight line on one machine: lines in, results out, burst after burst.
 
-    source -> Intake.next -> Window -> Burst.take -> Worker.step -> Outcomes.settle -> sink
+    Supply.next -> Window -> Burst.take -> Worker.step -> Outcomes.settle -> sink
 
 Whatever a line turns out to be, it ends as exactly one result.  Where no rest parts two bursts, the next one is taken
 while the last rows of the first still run, so the batch stays full.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from batchrun.assembly import Parts, open_worker, slot_plan
@@ -15,19 +15,17 @@ from batchrun.backends.base import Interrupted
 from batchrun.bursts import Burst
 from batchrun.capacity import described
 from batchrun.core import Completion, FinishReason, Job, Request
-from batchrun.intake import Intake, Room
-from batchrun.jobs import JobReader
 from batchrun.journal import Journal
 from batchrun.outcomes import Outcomes, Watch
 from batchrun.pacer import Pacer
 from batchrun.pacing import unpaced
 from batchrun.prefix import Planned
 from batchrun.retries import Retries
-from batchrun.selection import Selection, failure_limit
+from batchrun.selection import failure_limit
 from batchrun.sink import Sink
-from batchrun.source import Source
 from batchrun.stats import BurstStats
 from batchrun.summary import Summary
+from batchrun.supply import Room, Supplier
 from batchrun.window import Window
 from batchrun.worker import Worker
 
@@ -64,14 +62,12 @@ class StatsSink(Protocol):
 class Ends:
     """Where a run touches the world."""
 
-    source: Source
     sink: Sink
     stats: StatsSink
     stop: Stop
     watch: Watch
     clock: Callable[[], float]  # monotonic seconds
     pieces: Journal | None = None  # for the answers to pieces of documents
-    selection: Selection = field(default_factory=Selection)
     share_answers: bool = True  # equal jobs are computed once
     pacer: Pacer | None = None  # None: bursts and rests as set, and nobody looks at heat
 
@@ -79,7 +75,7 @@ class Ends:
 class Runner:
     """One run.  `longest_tokens`: what the longest job needs, where a look over the input could tell."""
 
-    def __init__(self, parts: Parts, reader: JobReader, ends: Ends, longest_tokens: int | None) -> None:
+    def __init__(self, parts: Parts, supplier: Supplier, ends: Ends, longest_tokens: int | None) -> None:
         self._parts = parts
         self._ends = ends
         self._longest_tokens = longest_tokens
@@ -91,7 +87,7 @@ class Runner:
             ends.sink, ends.pieces, ends.watch, name, self._request, retries, share_answers=shares
         )
         room = Room(lambda request: self._loaded_worker().fits(request), lambda: self._loaded_worker().context)
-        self._intake = Intake(parts, reader, ends.source, ends.sink, ends.selection, self._outcomes, room, ends.clock)
+        self._supply = supplier(self._outcomes, room)
         self._worker: Worker | None = None
         self._burst: Burst | None = None
         self._window = Window(lambda requests, last: self._loaded_worker().plan(requests, long_first=last))
@@ -119,7 +115,7 @@ class Runner:
             self.summary.interrupted = True
         finally:
             self.summary.wall_s = self._ends.clock() - began_s
-            self.summary.blank_lines = self._ends.source.blank
+            self.summary.blank_lines = self._supply.blank
             self._pacer.finish()
             if self._worker:
                 self._worker.close()
@@ -133,7 +129,7 @@ class Runner:
 
     @property
     def _finished(self) -> bool:
-        return self._intake.ended and not self._outcomes.errands and not self._burst
+        return self._supply.ended and not self._outcomes.errands and not self._burst
 
     @property
     def _idle(self) -> bool:
@@ -195,7 +191,7 @@ class Runner:
             self._window.add(request)
             if self._window.full:
                 break
-        return self._window.first(last=self._intake.ended and not self._outcomes.again)
+        return self._window.first(last=self._supply.ended and not self._outcomes.again)
 
     def _take_again(self) -> None:
         """Jobs that are tried again join the window once the burst that they failed in is over."""
@@ -225,7 +221,7 @@ class Runner:
 
     def _next_request(self, *, wait: bool) -> Request | None:
         """The next request; jobs that are done or cannot run are dealt with on the way."""
-        while request := self._intake.next(self._stopped, wait=wait):
+        while request := self._supply.next(self._stopped, wait=wait):
             self._cancel_lost()  # a result that was found may have ended a race
             if request in self._outcomes.errands:
                 return request
@@ -297,7 +293,7 @@ class Runner:
 
     def _end_burst(self, burst: Burst) -> None:
         """Closes the burst; the rest after it is taken when the next one is about to open."""
-        more = bool(self._window or self._outcomes.again) or not self._intake.ended or not self._idle
+        more = bool(self._window or self._outcomes.again) or not self._supply.ended or not self._idle
         conditions = self._pacer.close(more=more and not self._stopped())
         stats = self._loaded_worker().end(conditions.pace["rest_s"], conditions)
         self._burst = None

@@ -17,6 +17,7 @@ from batchrun.deadline import Deadline
 from batchrun.device_profile import DeviceProfile
 from batchrun.errors import InputError, UsageError
 from batchrun.inputs import Inputs, inputs
+from batchrun.intake import intake
 from batchrun.journal import Journal
 from batchrun.launcher import SCHEDULED, launcher, lower_priority
 from batchrun.merge import merge
@@ -203,18 +204,11 @@ def _run_line(
             say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
         progress = Progress(seen.lines, time.monotonic)
         try:
-            ends = Ends(
-                source.source(seen.lines),
-                sinks.sink,
-                stats,
-                stop,
-                progress,
-                time.monotonic,
-                sinks.pieces,
-                selection,
-                pacer=paced(parts, sensors, started_by),
-            )
-            return Runner(parts, job_reader(settings, None, source.bases), ends, seen.longest_tokens).run()
+            pacer = paced(parts, sensors, started_by)
+            ends = Ends(sinks.sink, stats, stop, progress, time.monotonic, sinks.pieces, pacer=pacer)
+            reader, lines_of = job_reader(settings, None, source.bases), source.source(seen.lines)
+            supplier = intake(parts, reader, lines_of, sinks.sink, selection, time.monotonic)
+            return Runner(parts, supplier, ends, seen.longest_tokens).run()
         finally:
             progress.close()
     finally:
