@@ -99,7 +99,7 @@ class Outcomes:
 
     def record(self, result: Result) -> None:
         """Writes a result down."""
-        result = replace(result, ended_at=self._now())
+        result = replace(result, ended_at=result.ended_at or self._now())
         self._sink.append(result)
         self.summary.add_result(result)
         self._watch.saw(result)
@@ -141,9 +141,7 @@ class Outcomes:
             self.suspects.append(request)
             return None
         result = judge(completion, self._model, burst)
-        result = replace(result, attempt=request.attempt + errand.attempt - 1, document=errand.document)
-        if errand.document:
-            result = _in_whole(result, errand.document["pieces"])
+        result = _placed(errand, replace(result, attempt=request.attempt + errand.attempt - 1))
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
         elif again := self._retries.next_try(completion, result, context):
@@ -154,6 +152,17 @@ class Outcomes:
         self.errands.remove(request)
         self._deliver(errand, result)
         return Settled(result)
+
+    def accept(self, request: Request, result: Result) -> None:
+        """A result that another machine came to, whose job bears no index and no meta of this run."""
+        errand, job = self.errands.remove(request), request.job
+        self.summary.tried_again += max(0, result.attempt - 1)
+        self._deliver(errand, _placed(errand, replace(result, index=job.index, meta=job.meta)))
+
+    def fail(self, request: Request, problem: Problem) -> None:
+        """A request that brings down whoever runs it."""
+        errand = self.errands.remove(request)
+        self._deliver(errand, self._unrun(request.job, request.digest, Status.ERROR, problem))
 
     def end_unrun(self, request: Request) -> None:
         """A request is given up before it had a slot: its group has an answer."""
@@ -218,6 +227,13 @@ class Outcomes:
 
     def _unrun(self, job: Job, digest: str, status: Status, problem: Problem) -> Result:
         return replace(reject(Rejection(job.index, job.id, problem, digest, job.meta), self._model), status=status)
+
+
+def _placed(errand: Errand, result: Result) -> Result:
+    """A result with what is to be said of its document, where that was cut."""
+    if not errand.document:
+        return result
+    return _in_whole(replace(result, document=errand.document), errand.document["pieces"])
 
 
 def _in_whole(result: Result, spans: Sequence[Span]) -> Result:

@@ -97,6 +97,22 @@ class Runner:
     def summary(self) -> Summary:
         return self._outcomes.summary
 
+    def load(self) -> int:
+        """Loads the weights now, not with the first job.  Gives the tokens that a slot holds.  Raises ModelError."""
+        return self._loaded_worker().context
+
+    @property
+    def wanted_jobs(self) -> int:
+        """So many fill a burst, and all rows while more are on their way."""
+        return self._loaded_worker().jobs_for(self._pacer.allowance.seconds)
+
+    def turn(self) -> bool:
+        """One token boundary.  Whether there may be another."""
+        if self._stopped() or self._finished:
+            return False
+        self._turn()
+        return True
+
     def run(self) -> Summary:
         """Runs to the end of the input, or until it is asked to stop.
 
@@ -104,8 +120,8 @@ class Runner:
         """
         began_s = self._ends.clock()
         try:
-            while not self._stopped() and not self._finished:
-                self._turn()
+            while self.turn():
+                pass
             cut_off = self._wind_down()
             self.summary.interrupted = cut_off or not self._finished
             self.summary.too_many_failures = (

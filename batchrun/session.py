@@ -125,6 +125,9 @@ def _check(settings: Settings, options: Options) -> None:
     if options.prune and not options.selection.takes_all:
         raise UsageError("--prune needs a run over all of the input; leave --only, --where, --shard and the like out")
     failure_limit(settings.max_failures)
+    asked = [name for name in ("workers", "worker_resources") if getattr(settings, name) is not None]
+    if asked and not settings.ray:
+        raise UsageError(f"{asked[0]} is for runs on a cluster; expected --ray auto, or --ray ADDRESS")
 
 
 def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
@@ -204,10 +207,14 @@ def _run_line(
             say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
         progress = Progress(seen.lines, time.monotonic)
         try:
-            pacer = paced(parts, sensors, started_by)
-            ends = Ends(sinks.sink, stats, stop, progress, time.monotonic, sinks.pieces, pacer=pacer)
+            ends = Ends(sinks.sink, stats, stop, progress, time.monotonic, sinks.pieces)
             reader, lines_of = job_reader(settings, None, source.bases), source.source(seen.lines)
             supplier = intake(parts, reader, lines_of, sinks.sink, selection, time.monotonic)
+            if settings.ray:
+                from batchrun.fleet import opening
+
+                return opening.run(parts, supplier, ends, seen.longest_tokens)
+            ends = replace(ends, pacer=paced(parts, sensors, started_by))
             return Runner(parts, supplier, ends, seen.longest_tokens).run()
         finally:
             progress.close()

@@ -32,12 +32,14 @@ HOMES = {
     "rich": {"report/command.py", "report/table.py", "swarm/cards.py", "swarm/command.py"},
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
+    "ray": {"fleet/ray_cluster.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
     "psutil": {"machine.py", "launcher.py", "thermal/others.py"},
     "huggingface_hub": {"models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
 HEAVY = {
+    "ray",
     "plotly",
     "llama_cpp",
     "llguidance",
