@@ -342,6 +342,7 @@ class Runner:
             self._return_waiting(worker)
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
+                self._ends.watch.tick()
                 self._step(worker)
             for request, _ in worker.running_since() if self._ends.stop.timed_out else ():
                 self._take_out(worker, request, FinishReason.EXPIRED, "the run's deadline was reached")

@@ -281,6 +281,8 @@ class Driver:
     def _wind_down(self) -> None:
         """Workers end what they run, within the grace time where that counts, and give their last reports."""
         self._ending = True
+        for worker, numbers in self._lost.items():
+            self._fleet.give(worker, (), tuple(numbers))
         self._fleet.stop(timed_out=self._ends.stop.timed_out)
         working = set(self._dispatch.workers)
         grace_s = 0.0 if self._finished else self._parts.settings.grace_seconds
