@@ -144,7 +144,7 @@ class Outcomes:
         result = _placed(errand, replace(result, attempt=request.attempt + errand.attempt - 1))
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
-        elif again := self._retries.next_try(completion, result, context):
+        elif again := self._next_try(completion, result, context):
             self.errands.renew(request, again)
             self.again.append((burst, again))
             self.summary.tried_again += 1
@@ -152,6 +152,12 @@ class Outcomes:
         self.errands.remove(request)
         self._deliver(errand, result)
         return Settled(result)
+
+    def _next_try(self, completion: Completion, result: Result, context: int) -> Request | None:
+        """Another try, unless its group has an answer by now: then nobody waits for a better one."""
+        if self.errands.winner(completion.request.job.group) is not None:
+            return None
+        return self._retries.next_try(completion, result, context)
 
     def accept(self, request: Request, result: Result) -> None:
         """A result that another machine came to, whose job bears no index and no meta of this run."""

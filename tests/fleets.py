@@ -1,4 +1,4 @@
-"""Fleets in memory: devices of unlike speed and heat, each a real runner on a plant's own time; and one that takes none.
+"""Fleets in memory: devices of unlike speed and heat, each a real runner on a plant's time; and one that takes none.
 
 Time is simulated: the device that is furthest behind goes on until it has something to report.
 """

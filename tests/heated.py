@@ -19,8 +19,9 @@ from batchrun.guide import Guide
 from batchrun.intake import intake
 from batchrun.jobs import JobReader
 from batchrun.pacer import Pacer
+from batchrun.permission import Stop
 from batchrun.prompts import Preparer
-from batchrun.runner import Ends, Runner, Stop
+from batchrun.runner import Ends, Runner
 from batchrun.schema_folders import SchemaFolders
 from batchrun.selection import Selection
 from batchrun.speed import SpeedSensor
