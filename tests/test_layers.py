@@ -40,12 +40,14 @@ HOMES = {
     },
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
+    "ray": {"fleet/ray_cluster.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
     "psutil": {"machine.py", "launcher.py", "thermal/others.py", "thermal/own_time.py"},
     "huggingface_hub": {"models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
 HEAVY = {
+    "ray",
     "plotly",
     "llama_cpp",
     "llguidance",
