@@ -93,8 +93,10 @@ def test_a_name_on_the_hub_leads_into_the_local_cache(tmp_path: Path) -> None:
     found = [json.loads(line) for line in run.stdout.splitlines()]
     assert found[:2] == [str(here / "tiny.gguf"), str(here / "deep" / "tiny.gguf")]
     assert len(found) == len(names)
-    for name, answer in zip(names[2:], found[2:], strict=True):
-        assert answer["error"].startswith(f"model {name} is not in the local cache and could not be fetched: ")
+    for name, answer in zip(names[2:4], found[2:4], strict=True):
+        assert answer["error"] == f"model {name} is not in the local cache; fetch it once: batchrun models pull {name}"
+    for name, answer in zip(names[4:], found[4:], strict=True):
+        assert answer["error"].startswith(f"model {name} ")
         assert "\n" not in answer["error"]
 
 
