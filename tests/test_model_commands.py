@@ -95,7 +95,14 @@ def test_the_embedded_model_says_what_it_is(tmp_path: Path) -> None:
     assert "<|im_end|>" in said["stop_tokens"]
     assert said["rendered"].endswith("<|im_start|>user\nPROMPT<|im_end|>\n<|im_start|>assistant\n")
     shown = models(tmp_path, "info").out
-    for words in ("135 million", "q4_1, 5.8 bits a weight", "8,192 tokens", "apache-2.0", r"PROMPT<|im_end|>\n", "98 MB"):
+    for words in (
+        "135 million",
+        "q4_1, 5.8 bits a weight",
+        "8,192 tokens",
+        "apache-2.0",
+        r"PROMPT<|im_end|>\n",
+        "98 MB",
+    ):
         assert words in shown
 
 
