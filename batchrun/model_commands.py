@@ -78,7 +78,11 @@ def pull(
     """
     from batchrun.catalogue.pull import pull as fetch
 
-    pulled = fetch(model, _say)
+    try:
+        pulled = fetch(model, _say)
+    except KeyboardInterrupt:
+        _say(f"stopped; what came is kept, the same command goes on: batchrun models pull {model}")
+        raise typer.Exit(130) from None
     checked = "checksum right" if pulled.checked else "the hub gave no checksum"
     files = f"{pulled.files} files, " if pulled.files > 1 else ""
     _say(f"{files}{pulled.size_bytes / 1e6:.1f} MB, {checked}; use it: batchrun run JOBS --model {model}")

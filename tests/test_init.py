@@ -70,6 +70,7 @@ def test_what_was_made_of_what_is_told(tmp_path: Path) -> None:
         "batchrun: in.csv: 2 rows -> in.jobs.jsonl: 2 jobs",
         "batchrun: the text is column 'review' (the longest; --text-column names another); ids are column 'id'",
         "batchrun: schema in -> schemas/in.json: product, mood (good, bad or mixed), complaints",
+        "batchrun: how long texts and lists may be is taken from the example: see maxLength and maxItems in the schema",
     ]
 
 

@@ -1,9 +1,12 @@
 """Models come from the hub once, go on where a fetch was stopped, and are what the hub says they are."""
 
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from shell import COMMAND, PATIENCE_S, Ran, environment
@@ -75,6 +78,25 @@ def test_a_fetch_that_failed_goes_on_in_another_process(tmp_path: Path, hub: Tin
     assert hub.ranges[-2] == ("tiny.gguf", f"bytes={CHUNK_BYTES}-")
     assert Path(ran.out.strip()).read_bytes() == LARGE
     assert not partials(tmp_path)
+
+
+def test_a_fetch_that_is_interrupted_says_so_and_keeps_what_came(tmp_path: Path, hub: TinyHub) -> None:
+    hub.files["tiny.gguf"], hub.cut_at, hub.waits = LARGE, [CHUNK_BYTES + 99], Event()
+    command = [*COMMAND, "models", "pull", NAME]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment(**hub.environment(tmp_path))
+    ) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # it has begun
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(path.stat().st_size for path in partials(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    hub.waits.set()
+    assert process.returncode == 130
+    assert said == f"batchrun: stopped; what came is kept, the same command goes on: batchrun models pull {NAME}\n"
+    assert len(partials(tmp_path)) == 1
 
 
 def test_what_has_another_checksum_is_not_kept(tmp_path: Path, hub: TinyHub) -> None:

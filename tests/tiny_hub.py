@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPOSITORY = "owner/tiny"
@@ -22,6 +22,7 @@ class TinyHub:
         self.cut_at: list[int] = []
         self.broken = self.wrong = False
         self.fails_after_cuts = False
+        self.waits: Event | None = None  # a cut connection stays open until it is set
         self.ranges: list[tuple[str, str | None]] = []
         self.port = port
 
@@ -93,6 +94,9 @@ def serving(hub: TinyHub) -> Iterator[TinyHub]:
                 self.wfile.write(data[: hub.cut_at.pop(0)])
                 hub.broken = hub.broken or (hub.fails_after_cuts and not hub.cut_at)
                 self.close_connection = True
+                if hub.waits:
+                    self.wfile.flush()
+                    hub.waits.wait()
                 return
             self.wfile.write(data)
 

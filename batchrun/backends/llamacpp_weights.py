@@ -88,7 +88,7 @@ def write_in_format(original: Path, kind: str, target: Path) -> None:
     """Writes the weights in another format, in a process of its own: the quantiser knows no signals, and a damaged file
     can end it.  Raises ModelError; an unfinished file is taken away."""
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
-    command = [sys.executable, "-P", "-m", "batchrun.backends.llamacpp_weights", original, unfinished, kind]
+    command = [sys.executable, "-P", "-m", "batchrun.backends.llamacpp_weights", str(original), str(unfinished), kind]
     paths = os.pathsep.join(place for place in sys.path if place)
     try:
         done = subprocess.run(

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from batchrun.backends.base import Model
 from batchrun.backends.llamacpp_model import LlamaModel
@@ -18,6 +19,7 @@ from batchrun.errors import JobError, ModelError
 from batchrun.models import identity, locate, opened_folder
 
 SAMPLE = "PROMPT"
+CARD = "README.md"
 CARD_BYTES = 1 << 16
 _LICENCE = re.compile(r"^license(?:_name)?:[ \t]*['\"]?([^\s'\"]+)", re.M)
 _FRONT_MATTER = re.compile(r"\A---\s*\n(.*?)\n---\s*$", re.S | re.M)
@@ -109,9 +111,15 @@ def _mlx_card(name: str, path: Path, model: Model) -> Card:
 
 def written_licence(file: Path) -> str | None:
     """The licence that a model card beside a file names, as the hub wants cards to (`license:` in its front matter)."""
+    folders = [file.parent, *(folder for folder in file.parents if folder.parent.name == "snapshots")]
+    found = next((folder for folder in folders if (folder / CARD).is_file()), None)
+    return found and _licence_of(found / CARD)
+
+
+def _licence_of(readme: Path) -> str | None:
     try:
-        with (file.parent / "README.md").open(encoding="utf-8", errors="replace") as readme:
-            front = _FRONT_MATTER.search(readme.read(CARD_BYTES))
+        with readme.open(encoding="utf-8", errors="replace") as file:
+            front = _FRONT_MATTER.search(file.read(CARD_BYTES))
     except OSError:
         return None
     found = _LICENCE.findall(front[1]) if front else []
@@ -125,7 +133,7 @@ def _rendered(model: Model) -> str:
         return ""
 
 
-def _json(path: Path) -> dict[str, object]:
+def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.errors import (
@@ -26,13 +26,13 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 from huggingface_hub.file_download import http_get, repo_folder_name
-from huggingface_hub.utils import build_hf_headers
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
 from batchrun.catalogue.folder_files import nearest, shards, wanted
 from batchrun.errors import ModelError
 from batchrun.models import HUB, hub_name, locate
 
-FAILURES = HfHubHTTPError.__bases__
+FAILURES = cast(tuple[type[Exception], ...], HfHubHTTPError.__bases__)
 """The HTTP library's own errors, whichever library it is in this version, and OSError."""
 
 CARD = "README.md"
@@ -191,8 +191,6 @@ def _told(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise ModelError(f"{constants.HF_HUB_CACHE} cannot hold {name}: {error.strerror}") from error
         raise ModelError(f"no connection to {constants.ENDPOINT} ({_line(error)}); {again}") from error
-    except KeyboardInterrupt:
-        raise ModelError(f"stopped; {again}") from None
 
 
 def _is_sound(path: Path, etag: str) -> bool:

@@ -194,6 +194,9 @@ def _told(source: Data, seen: Seen, chosen: Chosen, places: Places, inferred: In
         yield f"the text is column {_joined(map(repr, chosen.texts), 'and')}{guess}; ids are {ids}"
     yield f"schema {places.name} -> {places.schema}: {_fields(inferred.schema)}"
     yield from inferred.notes
+    bounds = [word for word in ("maxLength", "maxItems") if word in json.dumps(inferred.schema)]
+    if bounds:
+        yield f"how long texts and lists may be is taken from the example: see {_joined(bounds, 'and')} in the schema"
 
 
 def _fields(schema: dict[str, Any]) -> str:
