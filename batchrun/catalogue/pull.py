@@ -139,8 +139,8 @@ def _fill(remote: Remote, file: BinaryIO, say: Callable[[str], None]) -> None:
     free = shutil.disk_usage(remote.partial.parent).free
     if missing + SPARE_BYTES > free:
         raise ModelError(f"{remote.file} needs {_shown(missing)} more, and {remote.partial.parent} has {_shown(free)}")
-    of = f" of {_shown(remote.size)}" if remote.size is not None else ""
-    say(f"{remote.file}: {f'going on at {_shown(have)}' if have else 'fetching'}{of}")
+    size = "?" if remote.size is None else _shown(remote.size)
+    say(f"{remote.file}: going on at {_shown(have)} of {size}" if have else f"{remote.file}: fetching {size}")
     while True:
         try:
             http_get(
