@@ -53,7 +53,7 @@ def test_three_commands_lead_from_a_table_to_validated_results(tmp_path: Path) -
     (tmp_path / "reviews.csv").write_text(TABLE)
     ran = init(tmp_path, "reviews.csv")
     assert ran.out == "batchrun run reviews.jobs.jsonl -o reviews.results.jsonl\n"
-    run = batchrun(tmp_path, *shlex.split(ran.out)[1:], engine="auto")
+    run = batchrun(tmp_path, *shlex.split(ran.out)[1:], engine="auto", BATCHRUN_THREADS="1")
     assert run.status == 0, run.err
     results = read(tmp_path / "reviews.results.jsonl")
     assert {result["id"]: result["status"] for result in results} == {"a": "ok", "b": "ok"}
@@ -147,6 +147,9 @@ def test_a_folder_of_texts_is_read_in_place_or_copied_from_elsewhere(tmp_path: P
     ]
     assert init(work, "../notes/**/*.txt", "-o", "n.jsonl").status == 0
     assert [job["document"] for job in read(work / "n.jsonl")] == ["one", "zwei ü"]
+    assert init(notes, ".").status == 0
+    assert init(notes, ".", "--force").status == 0, "what init wrote is none of the texts"
+    assert [job["document_file"] for job in read(notes / "notes.jobs.jsonl")] == ["a.txt", "deep/b.txt"]
     check = here(tmp_path, "check", "notes.jobs.jsonl")
     assert check.status == 0, check.out + check.err
 

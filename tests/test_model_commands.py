@@ -50,7 +50,6 @@ def test_models_are_found_wherever_people_keep_them(tmp_path: Path, monkeypatch:
     (hub / "blobs" / "a").write_bytes(b"GGUF" * 10)
     (snapshot / "tiny.gguf").symlink_to(hub / "blobs" / "a")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.utils._cache_manager.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
     home, work = tmp_path / "home", tmp_path / "work"
     (home / "models" / "deep").mkdir(parents=True)
     work.mkdir()

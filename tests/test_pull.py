@@ -159,18 +159,17 @@ def test_without_a_network_one_line_says_so(tmp_path: Path) -> None:
 
 def test_a_run_names_the_command_that_fetches_and_never_fetches_itself(tmp_path: Path, hub: TinyHub) -> None:
     (tmp_path / "j.jsonl").write_text('{"prompt": "Hi"}\n')
-    for name in (NAME, f"hf:{REPOSITORY}"):
-        run = subprocess.run(
-            [*COMMAND, "run", "j.jsonl", "--model", name],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env=environment(**hub.environment(tmp_path)),
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        assert run.returncode == 5
-        assert f"is not in the local cache; fetch it once: batchrun models pull {name}\n" in run.stderr
+    run = subprocess.run(
+        [*COMMAND, "run", "j.jsonl", "--model", NAME],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment(**hub.environment(tmp_path)),
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert run.returncode == 5
+    assert f"is not in the local cache; fetch it once: batchrun models pull {NAME}\n" in run.stderr
     assert hub.ranges == []
 
 

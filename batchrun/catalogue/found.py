@@ -84,11 +84,11 @@ def _embedded() -> Iterator[Found]:
 
 def _in_hub_cache() -> Iterator[Found]:
     """What `hf:` names lead to: the files of the revision that `main` stands for here."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        cache = scan_cache_dir()
+        cache = scan_cache_dir(constants.HF_HUB_CACHE)
     except (CacheNotFound, OSError, ValueError):
         return
     models = (repository for repository in cache.repos if repository.repo_type == "model")

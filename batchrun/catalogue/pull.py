@@ -8,6 +8,7 @@ of a file in the cache is that checksum, so a file that is there already is look
 import contextlib
 import fcntl
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -108,8 +109,9 @@ def _fetched(remote: Remote, say: Callable[[str], None]) -> Path:
     if not remote.blob.is_file() and (remote.size or 0) <= constants.MAX_HTTP_DOWNLOAD_SIZE:
         _download(remote, say)
     path = Path(hf_hub_download(remote.repository, remote.file))
-    if not _is_sound(path, path.resolve().name):
-        path.resolve().unlink()
+    etag = Path(os.readlink(path)).name if path.is_symlink() else remote.etag
+    if not _is_sound(path, etag):
+        remote.blob.unlink(missing_ok=True)
         raise ModelError(_wrong(remote))
     return path
 

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ def init(wish: Wish) -> list[str]:
     shown = examples(wish.example)
     source = data(wish.source, wish.kind, wish.encoding)
     places = _places(wish, source)
+    source = replace(source, without=frozenset({places.jobs.resolve(), places.schema.resolve()}))
     inferred = infer(shown)
     _check(places.name, inferred)
     seen = look_over(source.records(), None if source.documents else wish.id_column)
@@ -148,7 +149,7 @@ def _places(wish: Wish, source: Data) -> Places:
     if in_the_way and not wish.force:
         verb = "is" if len(in_the_way) == 1 else "are"
         raise UsageError(f"{' and '.join(in_the_way)} {verb} there already; expected another -o, or --force")
-    if jobs.is_dir() or (jobs.exists() and jobs.samefile(source.path)):
+    if jobs.is_dir() or jobs.resolve() == source.path.resolve():
         raise UsageError(f"-o {jobs} is what is read; expected another name")
     other = Path("schemas", f"{name}.json")
     if other.is_file() and not (schema.exists() and other.samefile(schema)):

@@ -35,13 +35,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """`documents`: the files, where it is not one table or JSONL file; `encoding`: None for UTF-8."""
+    """`documents`: the files, where it is not one table or JSONL file; `encoding`: None for UTF-8;
+    `without`: files that are no texts, though they lie among them."""
 
     name: str
     path: Path
     kind: str = ""
     documents: Pattern | None = None
     encoding: str | None = None
+    without: frozenset[Path] = frozenset()
 
     def records(self) -> Iterator[Record]:
         """All of them, from the start.  Raises InputError where nothing can be read."""
@@ -68,6 +70,8 @@ class Data:
                 yield Record(line.number, {}, line.problem.message)
                 continue
             file = str(json.loads(line.data)["document_file"])
+            if Path(file).resolve() in self.without:
+                continue
             try:
                 text = Path(file).read_bytes().decode(self.encoding or "utf-8-sig")
                 yield Record(line.number, {FILE: file, TEXT: text})
@@ -109,8 +113,8 @@ def _checked(blocks: Iterable[bytes], name: str, encoding: str | None, *, has_he
         yield from _utf8(blocks, name, has_header)
         return
     try:
-        for text in codecs.iterdecode(blocks, encoding):
-            yield text.removeprefix("\ufeff").encode()
+        for place, text in enumerate(codecs.iterdecode(blocks, encoding)):
+            yield (text if place else text.removeprefix("\ufeff")).encode()
     except (UnicodeError, TypeError, AssertionError, LookupError) as error:
         raise InputError(f"{name} is not {encoding}: {error}; expected another --encoding") from error
 
