@@ -28,16 +28,16 @@ def list_models(
     folders: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FOLDER]...",
+            metavar="FOLDER",
             help="Folders to look through. Default: this one, models/, ~/models, and those of llama.cpp and LM Studio.",
             show_default=False,
         ),
     ] = None,
     as_json: model_options.AsJson = False,
 ) -> None:
-    """List the models found: embedded, fetched from the hub, in folders, and copies that batchrun made.
+    """List the models that are here.
 
-    The first column is what --model takes.
+    Embedded, fetched from the hub, in folders, and copies that batchrun made. The first column is what --model takes.
     """
     from batchrun.catalogue import found, show
 
@@ -52,9 +52,9 @@ def list_models(
 
 @app.command(epilog="Example:  batchrun models info smollm2")
 def info(model: Name = "smollm2", as_json: model_options.AsJson = False) -> None:
-    """Say what a model is: architecture, number format, size, context, chat template, licence, stop tokens.
+    """Say what a model is, without its weights.
 
-    Reads no weights. --json has the whole chat template.
+    Architecture, number format, size, context, chat template, licence, stop tokens. --json has the whole chat template.
     """
     from batchrun.catalogue import card, show
 
@@ -71,9 +71,9 @@ def pull(
         str, typer.Argument(metavar="MODEL", help="hf:owner/repository/file.gguf, or hf:owner/repository for MLX.")
     ],
 ) -> None:
-    """Fetch a model from the Hugging Face hub, once, and print where it lies.
+    """Fetch a model from the Hugging Face hub, once.
 
-    A fetch that was stopped goes on where it was. What came is compared with the hub's checksum; so is what is here
+    Prints where it lies. A fetch that was stopped goes on where it was. What came is compared with the hub's checksum; so is what is here
     already. Where a repository holds GGUF files, hf:owner/repository alone lists them.
     """
     from batchrun.catalogue.pull import pull as fetch
@@ -96,9 +96,9 @@ def quantize(
     output: Annotated[Path, typer.Option("--output", "-o", help="The .gguf file, or MLX folder, to write.")],
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write a model in another number format: a GGUF by llama.cpp's quantiser, an MLX folder by mlx-lm.
+    """Write a model in another number format.
 
-    Fewer bits are smaller and often faster, and say other things: try it on your jobs (batchrun tune, report A B).
+    A GGUF is written by llama.cpp's quantiser, an MLX folder by mlx-lm. Fewer bits are smaller and often faster, and say other things: try it on your jobs (batchrun tune, report A B).
     """
     from batchrun.catalogue import making
 
@@ -111,9 +111,9 @@ def convert(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder of safetensors, or a GGUF.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The MLX folder to write.")] = None,
 ) -> None:
-    """Write a folder of safetensors as an MLX folder (mlx-lm does it), or prepare a GGUF for --engine mlx.
+    """Write safetensors as an MLX folder.
 
-    Without -o, a GGUF's weights go into the MLX folder in the user's cache, as its first run would put them there.
+    mlx-lm does it. Without -o, a GGUF's weights go into the MLX folder in the user's cache, as its first run would put them there.
     A GGUF cannot be made of safetensors here: llama.cpp's convert_hf_to_gguf.py does that.
     """
     from batchrun.catalogue import making
