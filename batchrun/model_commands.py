@@ -54,7 +54,8 @@ def list_models(
 def info(model: Name = "smollm2", as_json: model_options.AsJson = False) -> None:
     """Say what a model is, without its weights.
 
-    Architecture, number format, size, context, chat template, licence, stop tokens. --json has the whole chat template.
+    Architecture, number format, size, context, chat template, licence, stop tokens. --json has the whole chat
+    template.
     """
     from batchrun.catalogue import card, show
 
@@ -73,8 +74,8 @@ def pull(
 ) -> None:
     """Fetch a model from the Hugging Face hub, once.
 
-    Prints where it lies. A fetch that was stopped goes on where it was. What came is compared with the hub's checksum; so is what is here
-    already. Where a repository holds GGUF files, hf:owner/repository alone lists them.
+    Prints where it lies. A fetch that was stopped goes on where it was. What came is compared with the hub's
+    checksum; so is what is here already. Where a repository holds GGUF files, hf:owner/repository alone lists them.
     """
     from batchrun.catalogue.pull import pull as fetch
 
@@ -98,7 +99,8 @@ def quantize(
 ) -> None:
     """Write a model in another number format.
 
-    A GGUF is written by llama.cpp's quantiser, an MLX folder by mlx-lm. Fewer bits are smaller and often faster, and say other things: try it on your jobs (batchrun tune, report A B).
+    A GGUF is written by llama.cpp's quantiser, an MLX folder by mlx-lm. Fewer bits are smaller and often faster,
+    and say other things: try it on your jobs (batchrun tune, report A B).
     """
     from batchrun.catalogue import making
 
@@ -113,8 +115,8 @@ def convert(
 ) -> None:
     """Write safetensors as an MLX folder.
 
-    mlx-lm does it. Without -o, a GGUF's weights go into the MLX folder in the user's cache, as its first run would put them there.
-    A GGUF cannot be made of safetensors here: llama.cpp's convert_hf_to_gguf.py does that.
+    mlx-lm does it. Without -o, a GGUF's weights go into the MLX folder in the user's cache, as its first run would
+    put them there. A GGUF cannot be made of safetensors here: llama.cpp's convert_hf_to_gguf.py does that.
     """
     from batchrun.catalogue import making
 
