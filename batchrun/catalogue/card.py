@@ -113,7 +113,7 @@ def written_licence(file: Path) -> str | None:
     """The licence that a model card beside a file names, as the hub wants cards to (`license:` in its front matter)."""
     folders = [file.parent, *(folder for folder in file.parents if folder.parent.name == "snapshots")]
     found = next((folder for folder in folders if (folder / CARD).is_file()), None)
-    return found and _licence_of(found / CARD)
+    return _licence_of(found / CARD) if found else None
 
 
 def _licence_of(readme: Path) -> str | None:
