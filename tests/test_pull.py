@@ -154,6 +154,7 @@ def test_without_a_network_one_line_says_so(tmp_path: Path) -> None:
     ran = models(tmp_path, hub, "pull", NAME)
     assert ran.status == 5
     assert ran.err.startswith(f"batchrun: no connection to http://127.0.0.1:{hub.port}")
+    assert ran.err.endswith(f"; nothing of it is here yet; try again later: batchrun models pull {NAME}\n")
     assert ran.err.count("\n") == 1, ran.err
 
 

@@ -37,6 +37,7 @@ FAILURES = cast(tuple[type[Exception], ...], HfHubHTTPError.__bases__)
 """The HTTP library's own errors, whichever library it is in this version, and OSError."""
 
 CARD = "README.md"
+UNFINISHED = ".batchrun.incomplete"
 READ_BYTES = 1 << 20
 SPARE_BYTES = 64 << 20
 
@@ -59,7 +60,7 @@ class Remote:
 
     @property
     def partial(self) -> Path:
-        return self.blob.with_name(f"{self.etag}.batchrun.incomplete")
+        return self.blob.with_name(f"{self.etag}{UNFINISHED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,6 @@ def _fill(remote: Remote, file: BinaryIO, say: Callable[[str], None]) -> None:
 def _told(name: str) -> Iterator[None]:
     """Turns what the hub and its library raise into one line."""
     repository, file = hub_name(name)
-    again = f"what came is kept, the same command goes on: batchrun models pull {name}"
     try:
         yield
     except HFValidationError as error:
@@ -179,7 +179,7 @@ def _told(name: str) -> Iterator[None]:
     except RepositoryNotFoundError as error:
         raise ModelError(f"{repository} is not on the hub, or private (then run: hf auth login)") from error
     except LocalEntryNotFoundError as error:
-        raise ModelError(f"no connection to {constants.ENDPOINT}; {again}") from error
+        raise ModelError(f"no connection to {constants.ENDPOINT}; {_again(name)}") from error
     except EntryNotFoundError as error:
         known = {}
         with contextlib.suppress(*FAILURES):
@@ -188,11 +188,19 @@ def _told(name: str) -> Iterator[None]:
     except OfflineModeIsEnabled as error:
         raise ModelError(f"HF_HUB_OFFLINE is set, so {name} cannot be fetched; unset it") from error
     except HfHubHTTPError as error:
-        raise ModelError(f"the hub answers {error.response.status_code} for {name}; {again}") from error
+        raise ModelError(f"the hub answers {error.response.status_code} for {name}; {_again(name)}") from error
     except FAILURES as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise ModelError(f"{constants.HF_HUB_CACHE} cannot hold {name}: {error.strerror}") from error
-        raise ModelError(f"no connection to {constants.ENDPOINT} ({_line(error)}); {again}") from error
+        raise ModelError(f"no connection to {constants.ENDPOINT} ({_line(error)}); {_again(name)}") from error
+
+
+def _again(name: str) -> str:
+    """What to do after a fetch that failed, and whether something of it is here."""
+    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=hub_name(name)[0], repo_type="model")
+    kept = any(path.stat().st_size for path in folder.glob(f"blobs/*{UNFINISHED}"))
+    so_far = "what came is kept, the same command goes on" if kept else "nothing of it is here yet; try again later"
+    return f"{so_far}: batchrun models pull {name}"
 
 
 def _is_sound(path: Path, etag: str) -> bool:
