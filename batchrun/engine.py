@@ -262,13 +262,12 @@ class Engine:
         if not own:
             return _Piece(finish=FinishReason.STOP)
         stop = sequence.request.job.stop if sequence.request else ()
-        stops = stop and self._stopped([*sequence.completion, *said, token], stop)
-        return _Piece(own, FinishReason.STOP if stops else None)
+        return _Piece(own, FinishReason.STOP if stop and self._stopped(sequence, [*said, token], stop) else None)
 
     def _guided(self, sequence: Sequence, said_tokens: int, own: tuple[int, ...], accepted: Accepted) -> "_Piece":
         """What a grammar made of a drawn token."""
         sequence.error = accepted.error
-        sequence.closed |= {accepted.closed} if accepted.closed else set()
+        sequence.closed |= accepted.closed
         tokens = (*(() if accepted.dropped else own), *accepted.forced)
         if accepted.thought:
             sequence.starts_answer(said_tokens + len(tokens), accepted.thought.constraint)
@@ -277,10 +276,10 @@ class Engine:
         finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if ends else None
         return _Piece(tokens, finish, is_turn=bool(accepted.closed or accepted.thought))
 
-    def _stopped(self, completion: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completes a stop string.  Looks at the end of the answer only."""
-        longest = max(len(text.encode()) for text in stop)
-        tail = self._tokenizer.decode(completion[-4 * longest - 16 :])
+    def _stopped(self, sequence: Sequence, said: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token said completes a stop string.  Looks at the end of the answer only."""
+        longest = 4 * max(len(text.encode()) for text in stop) + 16
+        tail = self._tokenizer.decode([*sequence.last_said(longest), *said])
         return any(text.encode() in tail for text in stop)
 
     def _tell(self, spoke: Iterable[Sequence]) -> None:
@@ -322,11 +321,16 @@ class Engine:
         )
 
     def _text(self, sequence: Sequence, request: Request) -> str:
-        """The answer as text: without what follows a stop string, and without half a character at a cut end."""
+        """The answer as text: without what follows a stop string, and without half a character at a cut end.
+
+        Who ends in the midst of thoughts has not answered.
+        """
+        if sequence.thinks:
+            return ""
         whole = sequence.finish is FinishReason.STOP
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(self._tokenizer.decode(sequence.completion), final=whole)
-        if not request.grammar:
+        if not sequence.constraint:  # where a grammar rules, nobody looks for stop strings
             places = [text.find(stop) for stop in request.job.stop if stop in text]
             text = text[: min(places)] if places else text
         return text
