@@ -355,10 +355,14 @@ class Engine:
                 self._scheduler.at(feed.slot).forced_s += model_s
 
     def _fail(self, error: BackendError) -> list[Completion]:
-        """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""
+        """A step failed: its rows end as errors, its slots are emptied, and the queue goes on."""
         self._failures += 1
         if self._failures > FAILURES_TOLERATED:
             raise error
+        return self.lose_rows(error)
+
+    def lose_rows(self, error: BackendError) -> list[Completion]:
+        """The backend failed, in a step or in other hands: what its slots hold is not to be trusted."""
         completions = []
         for sequence in self._scheduler.abandon():
             sequence.finish, sequence.error = FinishReason.ERROR, str(error)

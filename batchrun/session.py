@@ -19,6 +19,7 @@ from batchrun.errors import InputError, UsageError
 from batchrun.inputs import Inputs, inputs
 from batchrun.journal import Journal
 from batchrun.launcher import SCHEDULED, launcher, lower_priority
+from batchrun.machine import this_machine
 from batchrun.merge import merge
 from batchrun.moments import seconds_until
 from batchrun.pacing import device_profile, paced
@@ -128,7 +129,8 @@ def _check(settings: Settings, options: Options) -> None:
 
 def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
     """What the machine senses, and the rules to stop by.  Raises UsageError for one that cannot be kept here."""
-    sensors, kept = open_sensors(), rules(settings, datetime.now())
+    threads = settings.threads or this_machine().threads
+    sensors, kept = open_sensors(threads=threads), rules(settings, datetime.now())
     if kept != Rules():
         sensors.settle()
         check_measurable(kept, sensors.sense())
@@ -272,7 +274,7 @@ def _calibrated(parts: Parts) -> DeviceProfile:
     """What `calibrate` found of this device."""
     if parts.settings.engine == "fake":
         raise UsageError("--estimate is for a real engine; --engine fake takes no time")
-    supply, started_by = open_sensors().sense().supply.source, launcher()
+    supply, started_by = open_sensors().supply().source, launcher()
     found = device_profile(parts, supply, started_by)
     if not found:
         device = f"this model with these weights and threads, on {supply}, started by {started_by}"

@@ -43,7 +43,7 @@ HOMES = {
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
-    "psutil": {"machine.py", "launcher.py", "thermal/others.py"},
+    "psutil": {"machine.py", "launcher.py", "thermal/others.py", "thermal/own_time.py"},
     "huggingface_hub": {"catalogue/found.py", "catalogue/pull.py", "models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
