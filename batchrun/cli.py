@@ -10,7 +10,16 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from batchrun import __version__, cli_pace, look_commands, model_options, options, side_commands
+from batchrun import (
+    __version__,
+    cli_pace,
+    init_command,
+    look_commands,
+    model_commands,
+    model_options,
+    options,
+    side_commands,
+)
 from batchrun.errors import BatchrunError, OutputError, UsageError
 from batchrun.printable import printable
 
@@ -286,6 +295,8 @@ app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run job
 app.command(epilog="Example:  batchrun report results.jsonl --html report.html")(look_commands.report)
 app.command(epilog='Example:  batchrun swarm "What should we do next?" --document report.txt')(look_commands.swarm)
 app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
+app.command(epilog=init_command.EXAMPLE)(init_command.init)
+app.add_typer(model_commands.app, name="models")
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ class Watch(Protocol):
         ...
 
     def tick(self, look: Callable[[], Glance | None]) -> None:
-        """Time has passed.  `look`: what goes on now, None where that is elsewhere; for those who show it, it is slow."""
+        """Time has passed.  `look`: what goes on now, None where that is elsewhere; only for those who show it."""
         ...
 
 

@@ -13,7 +13,16 @@ import batchrun
 PACKAGE = Path(batchrun.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 HOMES = {
-    "typer": {"cli.py", "cli_pace.py", "look_commands.py", "model_options.py", "options.py", "side_commands.py"},
+    "typer": {
+        "cli.py",
+        "cli_pace.py",
+        "init_command.py",
+        "look_commands.py",
+        "model_commands.py",
+        "model_options.py",
+        "options.py",
+        "side_commands.py",
+    },
     "tqdm": {"progress.py"},
     "jsonschema": {"schemas.py", "references.py"},
     "referencing": {"schemas.py", "references.py"},
@@ -25,11 +34,13 @@ HOMES = {
         "backends/llamacpp_weights.py",
         "bench/modes.py",  # the loop that people write without batchrun
     },
+    "genson": {"draft/schema.py"},
     "gguf": {"random_model.py"},
     "jinja2": {"backends/chat_template.py", "report/page.py"},
     "markupsafe": {"report/page.py"},
     "plotly": {"report/charts.py", "report/page.py"},
     "rich": {
+        "catalogue/show.py",
         "live/frame.py",
         "live/screens.py",
         "live/view.py",
@@ -43,7 +54,7 @@ HOMES = {
     "ray": {"fleet/ray_cluster.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
     "psutil": {"machine.py", "launcher.py", "thermal/others.py", "thermal/own_time.py"},
-    "huggingface_hub": {"models.py"},
+    "huggingface_hub": {"catalogue/found.py", "catalogue/pull.py", "models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
 HEAVY = {
