@@ -115,6 +115,7 @@ def run(
     max_failures: options.MaxFailures = None,
     deadline: options.DeadlineAt = None,
     isolate: options.Isolate = None,
+    audit: options.Audit = None,
     ray: options.Ray = None,
     workers: options.Workers = None,
     worker_resources: options.WorkerResources = None,
@@ -293,6 +294,7 @@ def tune(
 app.command(epilog="Example:  batchrun merge jobs.*.results.jsonl -o all.jsonl")(side_commands.merge)
 app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run jobs.jsonl")(side_commands.schedule)
 app.command(epilog="Example:  batchrun report results.jsonl --html report.html")(look_commands.report)
+app.command(epilog="Example:  batchrun audit results.jsonl --jobs jobs.jsonl --share 2%")(look_commands.audit)
 app.command(epilog='Example:  batchrun swarm "What should we do next?" --document report.txt')(look_commands.swarm)
 app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
 app.command(epilog=init_command.EXAMPLE)(init_command.init)

@@ -18,7 +18,7 @@ import platformdirs
 from batchrun.asking import LAYOUTS, Asking
 from batchrun.core import Defaults, Sampling
 from batchrun.errors import UsageError
-from batchrun.forms import clock_time, energy_wh, hours, resources
+from batchrun.forms import clock_time, energy_wh, hours, resources, share
 
 FILE_NAME = "batchrun.toml"
 PREFIX = "BATCHRUN_"
@@ -99,6 +99,7 @@ class Settings:
     ray: str | None = _setting(None, "a Ray cluster to run on: auto, or an address")
     workers: int | None = _setting(None, "workers on the cluster; open: one a node", 1, 4096)
     worker_resources: str | None = _setting(None, "that each worker takes of its node", form=resources)
+    audit: str | None = _setting(None, "share of the results that is run again alone and compared", form=share)
     isolate: bool | None = _setting(None, "run the model in a process of its own; open: all but the fake one")
 
     def defaults(self) -> Defaults:

@@ -246,11 +246,15 @@ class Step(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A token drawn for a slot.  `margin`: logit of the best allowed token less that of the second; inf if alone."""
+    """A token drawn for a slot.  `margin`: logit of the best allowed token less that of the second; inf if alone.
+
+    `second`: that token, None where the backend does not tell.
+    """
 
     slot: int
     token: int
     margin: float
+    second: int | None = None
 
 
 class Outcome(NamedTuple):
@@ -290,11 +294,19 @@ class Timing:
     forced_s: float = 0.0
 
 
+class NearTie(NamedTuple):
+    """A draw that could nearly as well have been another.  `place`: of the token in the answer; `second`: the other."""
+
+    place: int
+    margin: float  # in logits
+    second: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """What the engine made of a request: the text, not yet judged.
 
-    `near_ties`: places in `tokens` whose draw was nearly a tie, with the margin in logits.
+    `near_ties`: the draws of `tokens` that were nearly a tie.
     """
 
     request: Request
@@ -303,7 +315,7 @@ class Completion:
     usage: Usage
     timing: Timing
     tokens: tuple[int, ...] = ()
-    near_ties: tuple[tuple[int, float], ...] = ()
+    near_ties: tuple[NearTie, ...] = ()
     error: str | None = None
     slot: int | None = None
     closed: frozenset[Closed] = frozenset()

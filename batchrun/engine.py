@@ -12,7 +12,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from batchrun.backends.base import Backend, Tokenizer
-from batchrun.core import Accepted, Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
+from batchrun.core import (
+    Accepted,
+    Completion,
+    Drawn,
+    Feed,
+    FinishReason,
+    NearTie,
+    Outcome,
+    Request,
+    Step,
+    Timing,
+    Usage,
+)
 from batchrun.cost import Cost, Work, work
 from batchrun.errors import BackendError
 from batchrun.glance import SlotNow, slots_now
@@ -257,7 +269,8 @@ class Engine:
         """The tokens that a draw adds behind what was said in this step: itself, and those it forces."""
         token = drawn.token
         if drawn.margin < NEAR_TIE_LOGITS:
-            sequence.near_ties.append((sequence.completion_tokens + len(said), drawn.margin))
+            place = sequence.completion_tokens + len(said)
+            sequence.near_ties.append(NearTie(place, drawn.margin, drawn.second))
             self.meter.near_ties += 1
         self.meter.drawn_tokens += 1
         if sequence.trail and sequence.trail.found and not said:

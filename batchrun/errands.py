@@ -18,7 +18,7 @@ class Errand:
     """A request on its way.
 
     `twins`: jobs that ask the same and get the same answer.  `whole`, `piece`: the document that it reads a piece of.
-    `document`: what its result says of a document that was cut.
+    `document`: what its result says of a document that was cut.  `audited`: it has its result, and runs again alone.
     """
 
     request: Request
@@ -27,6 +27,7 @@ class Errand:
     whole: Whole | None = None
     piece: int = 0
     document: Any = None
+    audited: bool = False
 
 
 class Errands:
@@ -55,7 +56,7 @@ class Errands:
         self.timed += job.timeout_s is not None
         if job.group is not None:
             self._groups.setdefault(job.group, []).append(errand)
-        if self.may_share(job) and not errand.whole:
+        if self.may_share(job) and not errand.whole and not errand.audited:
             self._shared[request.digest] = errand
 
     def begin(self, request: Request, now_s: float) -> Request:

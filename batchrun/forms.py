@@ -68,3 +68,15 @@ def resources(text: str) -> dict[str, float]:
     if not isinstance(found, dict) or not all(type(value) in (int, float) and value > 0 for value in found.values()):
         raise ValueError(expected)
     return found
+
+
+def share(text: str) -> float:
+    """`2%`, or `0.02`."""
+    found = text.strip()
+    try:
+        value = float(found.removesuffix("%")) / (100 if found.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise ValueError("a share such as 2%, or 0.02")
+    return value

@@ -1,4 +1,4 @@
-"""The commands for people who look: `report` and `swarm`."""
+"""The commands for people who look: `report`, `audit` and `swarm`."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from batchrun import model_options
+from batchrun import model_options, options
 from batchrun.errors import UsageError
 
 
@@ -23,6 +23,53 @@ def report(
     from batchrun.report import command
 
     command.show(results, stats, html, as_json=as_json)
+
+
+def audit(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Results of a run.")],
+    jobs: Annotated[
+        list[str] | None, typer.Option(help="The run's job file. Default: the one beside RESULTS.", metavar="JOBS")
+    ] = None,
+    share: Annotated[str, typer.Option(help="How many of the results: 2%, or 0.02.")] = "2%",
+    documents: options.Documents = None,
+    prompt: options.Prompt = None,
+    prompt_file: options.PromptFile = None,
+    document: options.Document = None,
+    id_column: options.IdColumn = None,
+    input_format: options.InputFormat = None,
+    model: model_options.Model = None,
+    engine: model_options.Engine = None,
+    weights: model_options.Weights = None,
+    schema: model_options.SchemaName = None,
+    system: model_options.System = None,
+    max_tokens: model_options.MaxTokens = None,
+    temperature: model_options.Temperature = None,
+    top_p: model_options.TopP = None,
+    top_k: model_options.TopK = None,
+    min_p: model_options.MinP = None,
+    seed: model_options.Seed = None,
+    stop: model_options.Stop = None,
+    schemas: model_options.Schemas = None,
+    schema_in_prompt: model_options.SchemaInPrompt = None,
+    on_budget: model_options.OnBudget = None,
+    layout: model_options.Layout = None,
+    threads: model_options.Threads = None,
+    root: options.Root = None,
+    config: model_options.Config = None,
+    as_json: model_options.AsJson = False,
+) -> None:
+    """Run a seeded sample of a run's jobs again, each alone, and compare: identical, near-tie, different.
+
+    Rows of a batch must not change each other's answers. Near-ties part where two tokens were nearly as likely. Give
+    the settings of the run; jobs that differ are passed over and counted. Exit status: 0 none is different, 3 some are.
+    """
+    flags = model_options.given(locals())
+    from batchrun import audit as auditing
+    from batchrun.config import resolve
+
+    found = auditing.command(resolve(flags, os.environ, config), results, jobs or [], documents or [], share)
+    typer.echo(auditing.shown(found, as_json=as_json))
+    raise typer.Exit(3 if found.different else 0)
 
 
 def swarm(

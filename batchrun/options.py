@@ -63,6 +63,9 @@ Live = Annotated[
 ]
 MaxFailures = Annotated[str | None, typer.Option(help="Stop when more results than that are not ok: 20, or 5%.")]
 DeadlineAt = Annotated[str | None, typer.Option("--deadline", help="Stop then: 6h, 06:00, or 2026-12-01T06:00.")]
+Audit = Annotated[
+    str | None, typer.Option(help="Run a share of the jobs again alone and compare: 2%.", metavar="SHARE")
+]
 Ray = Annotated[
     str | None, typer.Option("--ray", help="Run on a Ray cluster: auto, or its address.", metavar="auto|ADDRESS")
 ]

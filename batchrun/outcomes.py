@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from batchrun.auditor import Auditor
 from batchrun.core import (
     CRASHED_TWICE,
     GROUP_WON,
@@ -80,6 +81,7 @@ class Outcomes:
         retries: Retries,
         *,
         share_answers: bool = True,
+        auditor: Auditor | None = None,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self.errands = Errands(share_answers)
@@ -94,7 +96,10 @@ class Outcomes:
         self._model = model
         self._prepare = prepare
         self._retries = retries
+        self._auditor = auditor
         self._now = now
+        if auditor:
+            self.summary.audit = auditor.found
 
     # -- results that need no run
 
@@ -141,6 +146,9 @@ class Outcomes:
             errand.attempt += 1
             self.suspects.append(request)
             return None
+        if errand.audited:
+            self._judge_alone(request, completion)
+            return None
         result = judge(completion, self._model, burst)
         result = _placed(errand, replace(result, attempt=request.attempt + errand.attempt - 1))
         if completion.engine_failed:
@@ -151,8 +159,30 @@ class Outcomes:
             self.summary.tried_again += 1
             return Settled(result, stands=False)
         self.errands.remove(request)
+        if self._auditor and not errand.whole and not errand.document:
+            self._auditor.saw(request, result)
         self._deliver(errand, result)
         return Settled(result)
+
+    # -- audits
+
+    @property
+    def auditing(self) -> bool:
+        """Whether results wait for their audit."""
+        return bool(self._auditor)
+
+    def call_audits(self, *, last: bool) -> None:
+        """Sends requests out that are to run again alone.  `last`: no more results will come."""
+        for request in self._auditor.take(last=last) if self._auditor else ():
+            self.errands.add(Errand(request, audited=True))
+            self.suspects.append(request)
+
+    def _judge_alone(self, request: Request, completion: Completion) -> None:
+        assert self._auditor, "only an auditor sends requests out again"
+        self.errands.remove(request)
+        self._auditor.judge(request, completion)
+
+    # -- results from elsewhere, and none
 
     def _next_try(self, completion: Completion, result: Result, context: int) -> Request | None:
         """Another try, unless its group has an answer by now: then nobody waits for a better one."""

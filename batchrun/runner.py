@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from batchrun.assembly import Parts, open_worker, slot_plan
+from batchrun.auditor import Auditor
 from batchrun.backends.base import Interrupted
 from batchrun.bursts import Burst
 from batchrun.capacity import described
@@ -53,6 +54,7 @@ class Ends:
     clock: Callable[[], float]  # monotonic seconds
     pieces: Journal | None = None  # for the answers to pieces of documents
     share_answers: bool = True  # equal jobs are computed once
+    auditor: Auditor | None = None  # where a share of the results is run again alone
     pacer: Pacer | None = None  # None: bursts and rests as set, and nobody looks at heat
 
 
@@ -68,7 +70,7 @@ class Runner:
         retries = Retries(parts.preparer, parts.settings.retries, parts.settings.asking().grows)
         name, shares = parts.model.card.name, ends.share_answers
         self._outcomes = Outcomes(
-            ends.sink, ends.pieces, ends.watch, name, self._request, retries, share_answers=shares
+            ends.sink, ends.pieces, ends.watch, name, self._request, retries, share_answers=shares, auditor=ends.auditor
         )
         room = Room(lambda request: self._loaded_worker().fits(request), lambda: self._loaded_worker().context)
         self._supply = supplier(self._outcomes, room)
@@ -135,7 +137,7 @@ class Runner:
 
     @property
     def _finished(self) -> bool:
-        return self._supply.ended and not self._outcomes.errands and not self._burst
+        return self._supply.ended and not (self._outcomes.errands or self._outcomes.auditing or self._burst)
 
     @property
     def _idle(self) -> bool:
@@ -169,8 +171,9 @@ class Runner:
 
     def _top_up(self) -> None:
         """Takes requests into the burst until it is full or the input has no more now."""
+        self._outcomes.call_audits(last=self._supply.ended and not self._outcomes.errands)
         if self._outcomes.suspects:
-            self._retry_alone()
+            self._run_alone()
             return
         if self._burst and self._burst.full and self._pacer.cuts and not self._waiting:
             self._burst.widen(self._pacer.left_s, self._loaded_worker().wanted_jobs)
@@ -205,13 +208,15 @@ class Runner:
         while again and (not self._burst or self._burst.number > again[0][0]):
             self._window.add(again.popleft()[1])
 
-    def _retry_alone(self) -> None:
-        """Runs a request again under which the engine failed, with nobody beside it: so the one to blame is found."""
+    def _run_alone(self) -> None:
+        """Runs a request again with nobody beside it and nothing shared: one under which the engine failed, so that the
+        one to blame is found, or one of an audit.
+        """
         worker = self._loaded_worker()
         if self._idle and (burst := self._open_burst(worker)):
-            planned = worker.plan([self._outcomes.suspects.popleft()], long_first=False)
-            burst.take(planned[0])
-            worker.take(planned)
+            alone = Planned(self._outcomes.suspects.popleft(), None)
+            burst.take(alone)
+            worker.take([alone])
 
     def _open_burst(self, worker: Worker) -> Burst | None:
         """The burst that runs, or a new one after the rest that is due; None if the run is to stop before that."""

@@ -4,6 +4,8 @@ The noise of a draw depends on the job's seed and the position in the sequence o
 clock, so a job draws the same tokens whoever runs beside it (as far as the logits are the same).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,19 +18,27 @@ def allow(logits: NDArray[np.float32], mask: NDArray[np.int32]) -> None:
     logits[forbidden.view(np.bool_)] = -np.inf
 
 
-def draw(logits: NDArray[np.float32], sampling: Sampling, position: int) -> tuple[int, float]:
-    """A token and its margin: the best logit less the second best (inf where only one is allowed).
+class Draw(NamedTuple):
+    """A token and its margin: the best logit less the second best (inf where only one is allowed); and the second."""
+
+    token: int
+    margin: float
+    second: int
+
+
+def draw(logits: NDArray[np.float32], sampling: Sampling, position: int) -> Draw:
+    """The next token.
 
     `logits`: float32[vocab], may be overwritten and restored.  `position`: tokens that stand before the drawn one.
     """
     best = int(logits.argmax())
     top = logits[best]
     logits[best] = -np.inf
-    margin = float(top - logits.max())
+    second = int(logits.argmax())
+    margin = float(top - logits[second])
     logits[best] = top
-    if sampling.temperature <= 0:
-        return best, margin
-    return _draw_random(logits, sampling, position), margin
+    token = best if sampling.temperature <= 0 else _draw_random(logits, sampling, position)
+    return Draw(token, margin, second)
 
 
 def _draw_random(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:

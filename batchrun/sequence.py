@@ -7,7 +7,7 @@ no second list that could drift from this one.
 
 from dataclasses import dataclass, field
 
-from batchrun.core import Closed, Constraint, FinishReason, Request
+from batchrun.core import Closed, Constraint, FinishReason, NearTie, Request
 from batchrun.lookup import Trail
 from batchrun.prefix import Prefix
 
@@ -33,7 +33,7 @@ class Sequence:
     constraint: Constraint | None = None
     trail: Trail | None = None
     proposal: tuple[int, ...] = ()  # to be tried with the next feed that draws
-    near_ties: list[tuple[int, float]] = field(default_factory=list)
+    near_ties: list[NearTie] = field(default_factory=list)
     error: str | None = None
     closed: set[Closed] = field(default_factory=set)
     thought_tokens: int = 0  # said before the answer

@@ -10,11 +10,13 @@ from pathlib import Path
 
 from batchrun import check as checking
 from batchrun.assembly import Parts, job_reader, layout, open_parts, original_identity, preview
+from batchrun.auditor import Auditor
 from batchrun.backends.base import Interrupted
 from batchrun.config import Settings
 from batchrun.deadline import Deadline
 from batchrun.device_profile import DeviceProfile
 from batchrun.errors import InputError, UsageError
+from batchrun.forms import share
 from batchrun.inputs import Inputs, inputs
 from batchrun.intake import intake
 from batchrun.journal import Journal
@@ -131,6 +133,10 @@ def _check(settings: Settings, options: Options) -> None:
     asked = [name for name in ("workers", "worker_resources") if getattr(settings, name) is not None]
     if asked and not settings.ray:
         raise UsageError(f"{asked[0]} is for runs on a cluster; expected --ray auto, or --ray ADDRESS")
+    if settings.audit and settings.ray:
+        raise UsageError("--audit looks at the batch of one machine; after a run on a cluster use batchrun audit")
+    if settings.audit and settings.thinking != "off":
+        raise UsageError("--audit compares answers, not thoughts; expected --thinking off")
 
 
 def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
@@ -221,7 +227,8 @@ def _run_line(
                 from batchrun.fleet import opening
 
                 return opening.run(parts, supplier, ends, seen.longest_tokens)
-            ends = replace(ends, pacer=paced(parts, sensors, started_by))
+            auditor = settings.audit and Auditor(share(settings.audit), settings.seed, parts.model.tokenizer.decode)
+            ends = replace(ends, pacer=paced(parts, sensors, started_by), auditor=auditor or None)
             return Runner(parts, supplier, ends, seen.longest_tokens).run()
     finally:
         parts.model.close()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from batchrun.conditions import Conditions
 from batchrun.core import GROUP_WON, Result, Status
+from batchrun.verdicts import Audit
+from batchrun.verdicts import lines as audit_lines
 
 REASONS_SHOWN = 5
 
@@ -30,6 +32,7 @@ class Summary:
     too_many_failures: bool = False
     spared: int = 0  # results of jobs that did not have to run: their group has its answer
     slowed: Counter[str] = field(default_factory=Counter)  # bursts, by what slowed the machine
+    audit: Audit | None = None  # where a share was run again alone
     gave_up: str = ""  # why the run ended by itself with work left
 
     @property
@@ -43,7 +46,7 @@ class Summary:
 
     @property
     def all_ok(self) -> bool:
-        return not self.failed and not self.earlier_not_ok
+        return not self.failed and not self.earlier_not_ok and not (self.audit and self.audit.different)
 
     @property
     def earlier_not_ok(self) -> int:
@@ -100,6 +103,8 @@ def lines(summary: Summary, where: str) -> list[str]:
         said.append(f"{others} for other reasons: see errors in the results, or batchrun report")
     if summary.earlier_not_ok:
         said.append(f"{summary.earlier_not_ok} of those done before are not ok")
+    if summary.audit:
+        said += audit_lines(summary.audit)
     if summary.blank_lines:
         said.append(f"{summary.blank_lines} blank {_plural('line', summary.blank_lines)} skipped")
     return said

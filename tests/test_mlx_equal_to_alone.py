@@ -120,7 +120,7 @@ def parts_at_a_hair(completion: Completion, reference: Completion, label: str) -
     """Whether a row parted from itself alone, where the best two tokens were as good as equal.  Fails for any other."""
     for place, (one, other) in enumerate(zip(completion.tokens, reference.tokens, strict=False)):
         if one != other:
-            margins = [margin for c in (completion, reference) for at, margin in c.near_ties if at == place]
+            margins = [tie.margin for c in (completion, reference) for tie in c.near_ties if tie.place == place]
             assert margins, f"{label} parts at token {place} with a clear margin"
             assert min(margins) < HAIR_LOGITS, f"{label} parts at token {place} by {min(margins)} logits"
             return True

@@ -93,7 +93,7 @@ def parting(one: Completion, other: Completion) -> int | None:
 
 
 def near_tie(one: Completion, other: Completion, place: int) -> bool:
-    return any(at == place and margin < NEAR_TIE_LOGITS for c in (one, other) for at, margin in c.near_ties)
+    return any(tie.place == place and tie.margin < NEAR_TIE_LOGITS for c in (one, other) for tie in c.near_ties)
 
 
 def test_both_engines_see_the_same_model_and_the_same_prompts(engines: dict[str, Parts]) -> None:

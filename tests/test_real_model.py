@@ -121,7 +121,7 @@ def compared(found: dict[str, Completion], alone: dict[str, Completion]) -> tupl
             assert completion.finish_reason is alone[job_id].finish_reason
             same += 1
             continue
-        margins = [margin for c in (completion, alone[job_id]) for at, margin in c.near_ties if at == place]
+        margins = [tie.margin for c in (completion, alone[job_id]) for tie in c.near_ties if tie.place == place]
         assert margins, f"job {job_id} differs at token {place}, and it was no near-tie"
     return same, len(found) - same
 

@@ -135,8 +135,7 @@ class LlamaBackend:
             if masks is not None:
                 allow(logits, masks[row])
             position = feed.start + len(feed.tokens) - feed.proposed + place
-            token, margin = draw(logits, feed.sampling, position)
-            drawn.append(Drawn(feed.slot, token, margin))
+            drawn.append(Drawn(feed.slot, *draw(logits, feed.sampling, position)))
         return drawn
 
     def cut(self, cut: Cut) -> None:

@@ -237,7 +237,7 @@ class MlxBackend:
         assert feed.sampling is not None, "chosen for having one"
         if feed.sampling.temperature > 0:
             row = np.array(logits[number])
-            token, margin = draw(row, feed.sampling, feed.start + len(feed.tokens))
+            token, margin, _ = draw(row, feed.sampling, feed.start + len(feed.tokens))
         return Drawn(feed.slot, token, margin)
 
     # -- when it fails

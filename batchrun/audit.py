@@ -1,0 +1,153 @@
+"""The audit of a finished run: reads its results, finds their jobs in the input, and runs the sample again alone."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from batchrun import verdicts
+from batchrun.assembly import Parts, job_reader, layout, open_parts, slot_plan
+from batchrun.config import Settings
+from batchrun.core import Completion, Job, Request
+from batchrun.cost import Cost
+from batchrun.engine import Engine
+from batchrun.errors import InputError, JobError, UsageError
+from batchrun.forms import share
+from batchrun.inputs import Inputs, inputs
+from batchrun.prompts import PARTS
+from batchrun.result_lines import record_of
+from batchrun.source import all_lines
+from batchrun.verdicts import COMPARED, Audit, in_sample
+from batchrun.width import Width
+
+INPUT_GONE = "no line of the input has its id"
+
+
+def command(settings: Settings, results: Path, jobs: Sequence[str], documents: Sequence[str], share_text: str) -> Audit:
+    """Audits results against their jobs.  Raises UsageError, InputError and ModelError."""
+    try:
+        wanted = share(share_text)
+    except ValueError as error:
+        raise UsageError(f"--share is {share_text!r}; expected {error}") from error
+    if settings.thinking != "off":
+        raise UsageError("an audit compares answers, not thoughts; expected thinking off")
+    names = tuple(jobs) or tuple(filter(None, [None if documents else jobs_beside(results)]))
+    if not names and not documents:
+        raise UsageError(f"no job file lies beside {results}; expected --jobs JOBS")
+    needs, kind = layout(settings).columns, settings.input_format
+    source = inputs(names, tuple(documents), root=settings.root, kind=kind, line_bytes=settings.line_bytes, needs=needs)
+    parts = open_parts(replace(settings, parallel=1, prefix=False))
+    try:
+        return audit(parts, results, source, wanted, settings.seed)
+    finally:
+        parts.model.close()
+
+
+def shown(found: Audit, *, as_json: bool) -> str:
+    """As JSON, or in lines for a person."""
+    if as_json:
+        return json.dumps(verdicts.as_json(found), indent=2)
+    return "\n".join(line.removeprefix("audit: ") for line in verdicts.lines(found))
+
+
+def audit(parts: Parts, results: Path, source: Inputs, share: float, seed: int) -> Audit:
+    """Raises InputError for files that cannot be read, ModelError where the engine cannot start or fails."""
+    found = Audit()
+    sample = _sample(results, share, seed, found)
+    if not sample:
+        return found
+    pairs = list(_pairs(parts, source, sample, found))
+    if sample:
+        found.passed_over[INPUT_GONE] += len(sample)
+    if pairs:
+        _run_alone(parts, pairs, found)
+    return found
+
+
+def _sample(results: Path, share: float, seed: int, found: Audit) -> dict[str, dict[str, Any]]:
+    """The results that are looked at, by id; of an id that stands twice the last one."""
+    sample: dict[str, dict[str, Any]] = {}
+    try:
+        with results.open("rb") as file:
+            for line in file:
+                record = record_of(line)
+                if record and record["status"] in COMPARED and in_sample(record["id"], record["digest"], share, seed):
+                    sample[record["id"]] = record
+    except OSError as error:
+        raise InputError(f"{results}: {error.strerror}; expected a results file") from error
+    for job_id, record in list(sample.items()):
+        if reason := _incomparable(record):
+            found.passed_over[reason] += 1
+            del sample[job_id]
+    return sample
+
+
+def _incomparable(record: dict[str, Any]) -> str:
+    """Why a result cannot be had again by running its job once."""
+    if record.get("copy_of") is not None:
+        return "it is a copy of an equal job's answer"
+    if record.get("document") is not None:
+        return "its document was cut"
+    return "it was a further try, with words of its own" if record["attempt"] != 1 else ""
+
+
+def _pairs(
+    parts: Parts, source: Inputs, sample: dict[str, dict[str, Any]], found: Audit
+) -> Iterator[tuple[Request, dict[str, Any]]]:
+    """Requests of the sample with their results; takes out of the sample what was found in the input."""
+    reader = job_reader(parts.settings, None, source.bases)
+    for line in all_lines(source.source()):
+        job = reader.read_line(line)
+        if not isinstance(job, Job) or job.id not in sample:
+            continue
+        record, digest = sample.pop(job.id), parts.preparer.digest(job)
+        if digest != record["digest"]:
+            found.passed_over[f"another {_other_part(digest, record['digest'])} than in the run"] += 1
+            continue
+        try:
+            yield parts.preparer.prepare(job, digest, 0.0), record
+        except JobError as error:
+            found.passed_over[error.problem.message] += 1
+        if not sample:
+            return
+
+
+def _other_part(ours: str, theirs: str) -> str:
+    """What of a job differs, by the parts of its two digests."""
+    pairs = zip(PARTS, ours.split("-"), theirs.split("-"), strict=False)
+    return " and ".join(name for name, one, other in pairs if one != other) or "kind of digest"
+
+
+def _run_alone(parts: Parts, pairs: list[tuple[Request, dict[str, Any]]], found: Audit) -> None:
+    load = slot_plan(parts, max(request.need_tokens for request, _ in pairs))
+    backend = parts.model.load(load, lambda: False)
+    width = Width(load.rows, 1, fixed=True)
+    tokenizer = parts.model.tokenizer
+    try:
+        engine = Engine(
+            backend, tokenizer, parts.guide, Cost(), time.monotonic, width=width, share_prefixes=False, look_ahead=False
+        )
+        for request, record in pairs:
+            if not engine.fits(request):
+                found.passed_over["it fits into no slot here"] += 1
+                continue
+            alone = _completion(engine, request)
+            found.compare(record["id"], record["index"], record["output"], alone, tokenizer.decode)
+    finally:
+        backend.close()
+
+
+def _completion(engine: Engine, request: Request) -> Completion:
+    engine.submit([request])
+    while True:
+        for completion in engine.step():
+            return completion
+
+
+def jobs_beside(results: Path) -> str | None:
+    """The job file that results of that name were made of, if it is there."""
+    name = results.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".results")
+    beside = [results.with_name(name + ending) for ending in (".jsonl", ".csv", ".tsv", ".jsonl.gz")]
+    return next((str(path) for path in beside if path.is_file() and path != results), None)

@@ -1,0 +1,52 @@
+"""The audit of a run while it goes on: which of its results are checked, and when that is worth emptying the batch for.
+
+It runs nothing: it gives requests that are to run alone, and takes what they came to.
+"""
+
+from dataclasses import replace
+
+from batchrun.core import Completion, Request, Result
+from batchrun.verdicts import COMPARED, Audit, Decode, in_sample
+
+AT_ONCE = 16
+"""Results that wait for their audit before the batch is emptied for it: every time costs half a batch."""
+
+
+class Auditor:
+    """Audits a share of a run's results.  `decode`: of the model's tokenizer."""
+
+    def __init__(self, share: float, seed: int, decode: Decode) -> None:
+        self.found = Audit()
+        self._share, self._seed, self._decode = share, seed, decode
+        self._waiting: list[tuple[Request, Result]] = []
+        self._running: dict[Request, Result] = {}
+
+    def __len__(self) -> int:
+        """Results that wait for their audit."""
+        return len(self._waiting)
+
+    def saw(self, request: Request, result: Result) -> None:
+        """A request of the batch has its result."""
+        if result.status not in COMPARED or not in_sample(result.id, result.digest, self._share, self._seed):
+            return
+        if request.attempt > 1:
+            self.found.passed_over["it was a further try, with words of its own"] += 1
+            return
+        job = replace(request.job, group=None, timeout_s=None)  # alone it races nobody
+        self._waiting.append((replace(request, job=job), result))
+
+    def take(self, *, last: bool) -> list[Request]:
+        """Requests to run again, alone; none while few wait.  `last`: there will be no more."""
+        if not last and len(self._waiting) < AT_ONCE:
+            return []
+        waiting, self._waiting = self._waiting, []
+        self._running.update(waiting)
+        return [request for request, _ in waiting]
+
+    def judge(self, request: Request, alone: Completion) -> None:
+        """What a request came to when it ran alone."""
+        result = self._running.pop(request)
+        if alone.engine_failed:
+            self.found.passed_over["the engine failed under it"] += 1
+        else:
+            self.found.compare(result.id, result.index, result.output, alone, self._decode)

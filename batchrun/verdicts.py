@@ -1,0 +1,141 @@
+"""Compares what a job said in its batch with what it says alone, and counts what came of it.  Pure.
+
+Greedy answers of a row must not depend on its batch mates.  They may part where two tokens were nearly as likely,
+because kernels for other widths sum in another order; anything else is a fault, such as rows that were mixed up.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Any
+
+from batchrun.core import Completion, NearTie, Status
+from batchrun.printable import printable
+
+COMPARED = frozenset({Status.OK, Status.INVALID, Status.TRUNCATED})
+ROWS_KEPT = 1000
+ROWS_SAID = 10
+
+Decode = Callable[[Sequence[int]], bytes]
+
+
+class Verdict(StrEnum):
+    """What a job that ran alone says of its result."""
+
+    IDENTICAL = "identical"
+    NEAR_TIE = "near-tie"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job whose two answers are not identical."""
+
+    id: str
+    index: int
+    verdict: Verdict
+    in_batch: Any
+    alone: str
+
+
+@dataclass(slots=True)
+class Audit:
+    """All that was compared, and what could not be, by reason."""
+
+    counts: Counter[Verdict] = field(default_factory=Counter)
+    passed_over: Counter[str] = field(default_factory=Counter)
+    rows: list[Row] = field(default_factory=list)  # at most ROWS_KEPT, differing ones first
+
+    @property
+    def different(self) -> int:
+        return self.counts[Verdict.DIFFERENT]
+
+    def compare(self, job_id: str, index: int, output: Any, alone: Completion, decode: Decode) -> None:
+        """Counts a result in."""
+        verdict = judged(output, alone, decode)
+        self.counts[verdict] += 1
+        if verdict is not Verdict.IDENTICAL:
+            place = 0 if verdict is Verdict.DIFFERENT else len(self.rows)
+            self.rows.insert(place, Row(job_id, index, verdict, output, alone.text))
+            del self.rows[ROWS_KEPT:]
+
+
+def in_sample(job_id: str, digest: str, share: float, seed: int) -> bool:
+    """Whether a job is among the share that is looked at: the same ones for a seed, whatever the order of the file."""
+    drawn = blake2b(f"{seed}\0{job_id}\0{digest}".encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(drawn) < share * 2**64
+
+
+def judged(output: Any, alone: Completion, decode: Decode) -> Verdict:
+    """Compares a result's output with the same job's completion when it ran alone."""
+    is_value = alone.request.job.schema is not None and alone.request.job.schema.is_json
+    if is_value and _parsed(alone.text) == output:
+        return Verdict.IDENTICAL
+    said = output if isinstance(output, str) and not (is_value and alone.text.startswith('"')) else _spelled(output)
+    if said == alone.text:
+        return Verdict.IDENTICAL
+    place = _token_at(alone.tokens, _common_characters(said, alone.text), decode)
+    near = any(tie.place in (place - 1, place) and _parts_there(said, alone, tie, decode) for tie in alone.near_ties)
+    return Verdict.NEAR_TIE if near else Verdict.DIFFERENT
+
+
+def _parts_there(said: str, alone: Completion, tie: NearTie, decode: Decode) -> bool:
+    """Whether an answer goes on with the token that was nearly drawn, or ends where it would have ended."""
+    before = list(alone.tokens[: tie.place])
+    if tie.second is None or said == decode(before).decode(errors="ignore"):
+        return True
+    return said.startswith(decode([*before, tie.second]).decode(errors="ignore"))
+
+
+def as_json(found: Audit) -> dict[str, Any]:
+    """Counts, and the rows that are not identical."""
+    return {
+        "audited": found.counts.total(),
+        **{verdict.value: found.counts[verdict] for verdict in Verdict},
+        "passed_over": dict(found.passed_over),
+        "rows": [{name: getattr(row, name) for name in Row.__dataclass_fields__} for row in found.rows],
+    }
+
+
+def lines(found: Audit) -> list[str]:
+    """The same for a person."""
+    counts = ", ".join(f"{found.counts[verdict]} {verdict}" for verdict in Verdict)
+    total = found.counts.total()
+    said = [f"audit: {total} {'job' if total == 1 else 'jobs'} run again alone: {counts}"]
+    said += [f"audit: {count} passed over: {reason}" for reason, count in found.passed_over.most_common()]
+    said += [f"audit: {row.verdict}: job {printable(row.id)} (line {row.index})" for row in found.rows[:ROWS_SAID]]
+    if len(found.rows) > ROWS_SAID:
+        said.append(f"audit: and {len(found.rows) - ROWS_SAID} more rows: see batchrun audit --json")
+    return said
+
+
+def _spelled(value: Any) -> str:
+    """A value as it was decoded: compact, its keys in their order."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _common_characters(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _token_at(tokens: Sequence[int], character: int, decode: Decode) -> int:
+    """The token that holds a character of the answer; the number of tokens where it lies behind them."""
+    low, high = 0, len(tokens)
+    while low < high:  # the text grows with the tokens, so halving finds the place
+        middle = (low + high) // 2
+        if len(decode(tokens[: middle + 1]).decode(errors="ignore")) > character:
+            high = middle
+        else:
+            low = middle + 1
+    return low
