@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from batchrun import __version__, cli_pace, look_commands, model_options, options, side_commands
+from batchrun import cli_pace, doctor_command, look_commands, model_options, options, side_commands
 from batchrun.errors import BatchrunError, OutputError, UsageError
 from batchrun.printable import printable
 
@@ -19,7 +19,6 @@ app = typer.Typer(
     help="Run a file of prompts through a local model, many at a time, and write one validated result a line.",
     epilog="Start with:  batchrun run jobs.jsonl       See what would run:  batchrun check jobs.jsonl",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -27,14 +26,16 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"batchrun {__version__}")
+        from batchrun import versions
+
+        typer.echo("\n".join(versions.lines()))
         raise typer.Exit
 
 
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions, of engines too.")
     ] = False,
 ) -> None:
     pass
@@ -281,6 +282,7 @@ app.command(epilog="Example:  batchrun merge jobs.*.results.jsonl -o all.jsonl")
 app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run jobs.jsonl")(side_commands.schedule)
 app.command(epilog="Example:  batchrun report results.jsonl --html report.html")(look_commands.report)
 app.command(epilog='Example:  batchrun swarm "What should we do next?" --document report.txt')(look_commands.swarm)
+app.command(epilog="Example:  batchrun doctor --model ~/models/qwen3-4b.gguf")(doctor_command.doctor)
 app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
 
 

@@ -50,6 +50,26 @@ def locate(name: str) -> Path:
     return path
 
 
+def is_here(name: str) -> bool:
+    """Whether nothing has to be fetched for a model's name.  Opens no connection."""
+    parts = name.removeprefix("hf:").split("/", 2)
+    if not name.startswith("hf:") or len(parts) < 2:
+        return True
+    from huggingface_hub import snapshot_download, try_to_load_from_cache
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    repository = "/".join(parts[:2])
+    try:
+        if len(parts) == 3:
+            return isinstance(try_to_load_from_cache(repository, parts[2]), str)
+        snapshot_download(repository, allow_patterns=FOLDER_FILES, local_files_only=True)
+    except LocalEntryNotFoundError:
+        return False
+    except ValueError:  # a name that is none: `locate` says why
+        return True
+    return True
+
+
 def cache_folder() -> Path:
     """Where copies of weights are kept that batchrun made itself."""
     return platformdirs.user_cache_path("batchrun") / "weights"

@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
+from batchrun import completions
+
 JobFiles = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="JOBS...",
         help="Job files: JSONL, OpenAI batch lines, CSV or TSV, .gz too; - reads standard input as it comes.",
         show_default=False,
+        autocompletion=completions.files(),
     ),
 ]
 Documents = Annotated[
@@ -41,7 +44,10 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run again als
 
 OnOverflow = Annotated[
     str | None,
-    typer.Option(help="A job too long for a slot: reject (default), truncate-middle, truncate-end, or chunk."),
+    typer.Option(
+        help="A job too long for a slot: reject (default), truncate-middle, truncate-end, or chunk.",
+        autocompletion=completions.choices("on_overflow"),
+    ),
 ]
 Overlap = Annotated[
     int | None,
@@ -50,7 +56,13 @@ Overlap = Annotated[
 ReducePrompt = Annotated[str | None, typer.Option(help="With chunk: makes one answer of those to the pieces.")]
 
 OutputFormat = Annotated[
-    str | None, typer.Option("--format", "--output-format", help="jsonl (default), openai, or csv.")
+    str | None,
+    typer.Option(
+        "--format",
+        "--output-format",
+        help="jsonl (default), openai, or csv.",
+        autocompletion=completions.choices("output_format"),
+    ),
 ]
 Order = Annotated[str | None, typer.Option(help="completion (default), or input.")]
 State = Annotated[

@@ -13,12 +13,21 @@ import batchrun
 PACKAGE = Path(batchrun.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 HOMES = {
-    "typer": {"cli.py", "cli_pace.py", "look_commands.py", "model_options.py", "options.py", "side_commands.py"},
+    "typer": {
+        "cli.py",
+        "cli_pace.py",
+        "doctor_command.py",
+        "look_commands.py",
+        "model_options.py",
+        "options.py",
+        "side_commands.py",
+    },
     "tqdm": {"progress.py"},
     "jsonschema": {"schemas.py", "references.py"},
     "referencing": {"schemas.py", "references.py"},
     "jsonschema_specifications": {"references.py"},
     "llama_cpp": {
+        "backends/build.py",
         "backends/chat_template.py",
         "backends/llamacpp.py",
         "backends/llamacpp_model.py",
@@ -29,7 +38,7 @@ HOMES = {
     "jinja2": {"backends/chat_template.py", "report/page.py"},
     "markupsafe": {"report/page.py"},
     "plotly": {"report/charts.py", "report/page.py"},
-    "rich": {"report/command.py", "report/table.py", "swarm/cards.py", "swarm/command.py"},
+    "rich": {"doctor/command.py", "report/command.py", "report/table.py", "swarm/cards.py", "swarm/command.py"},
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},

