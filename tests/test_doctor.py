@@ -19,7 +19,7 @@ from batchrun.backends.build import Build, build_of, parts_of
 from batchrun.capacity import CONTEXT_STEP, Machine, Wish, most_context, needed_bytes
 from batchrun.capacity import plan as slot_plan
 from batchrun.config import Settings, Traced
-from batchrun.doctor.engines import _broken, _slow
+from batchrun.doctor.engines import engines
 from batchrun.doctor.settings import settings_section
 from batchrun.errors import ModelError
 from batchrun.models import locate
@@ -255,22 +255,26 @@ def test_what_llama_cpp_says_of_its_build_is_read_by_device() -> None:
     assert parts_of("") == {}
 
 
-def test_a_build_without_what_the_processor_has_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batchrun.doctor.engines._processor_features", lambda: ["AVX2", "AVX512"])
+def test_a_build_without_what_the_machine_has_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = Build({"built": {"CPU": ["AVX2"]}, "gpu": False, "device": "cpu", "blas": "OpenBLAS"})
+    monkeypatch.setattr("batchrun.doctor.engines.build_of", lambda _engine: build)
+    monkeypatch.setattr("batchrun.doctor.engines.processor_features", lambda: ["AVX2", "AVX512"])
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    found = list(_slow("llamacpp", Build({"built": {"CPU": ["AVX2"]}, "gpu": False})))
-    assert [problem.stops for problem in found] == [False, False]
-    assert "built without AVX512," in found[0].what
-    assert "GGML_NATIVE" in found[0].fix
-    assert "GGML_CUDA" in found[1].fix
+    without_simd, without_gpu = engines("auto").problems
+    assert not without_simd.stops
+    assert not without_gpu.stops
+    assert "built without AVX512," in without_simd.what
+    assert "GGML_NATIVE" in without_simd.fix
+    assert "GGML_CUDA" in without_gpu.fix
 
 
-def test_an_engine_built_for_another_processor_should_be_built_again() -> None:
-    problem = _broken("llamacpp", "0.3.36", "ends by SIGILL as it is loaded", needed=True)
-    assert problem.what == "the engine llama.cpp 0.3.36 cannot be loaded: ends by SIGILL as it is loaded"
-    assert problem.fix.startswith("pip install --force-reinstall")
-    assert problem.stops
-    assert not _broken("mlx", "0.32", "ImportError", needed=False).stops
+def test_an_engine_built_for_another_processor_should_be_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batchrun.doctor.engines.build_of", lambda _: Build({}, "ends by SIGILL as it is loaded"))
+    found = {problem.what.split()[2]: problem for problem in engines("auto").problems}
+    assert found["llama.cpp"].what.endswith("cannot be loaded: ends by SIGILL as it is loaded")
+    assert found["llama.cpp"].fix.startswith("pip install --force-reinstall")
+    assert [found[name].stops for name in ("llama.cpp", "MLX")] == [True, False]
+    assert [problem.stops for problem in engines("mlx").problems] == [False, True]
 
 
 def test_a_library_that_cannot_be_asked_is_an_error_and_not_the_end() -> None:

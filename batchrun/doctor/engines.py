@@ -70,7 +70,7 @@ def _slow(engine: str, build: Build) -> Iterator[Problem]:
             yield Problem(what, "apt install libopenblas0-pthread", stops=False)
         return
     switched = set(build.facts["built"].get("CPU", ()))
-    missing = [name for name in _processor_features() if name not in switched]
+    missing = [name for name in processor_features() if name not in switched]
     if missing:
         what = f"llama.cpp was built without {', '.join(missing)}, which this processor has"
         yield Problem(what, f"CMAKE_ARGS=-DGGML_NATIVE=on {BUILD_AGAIN}", stops=False)
@@ -79,7 +79,7 @@ def _slow(engine: str, build: Build) -> Iterator[Problem]:
         yield Problem(what, f"CMAKE_ARGS=-DGGML_CUDA=on {BUILD_AGAIN}", stops=False)
 
 
-def _processor_features() -> list[str]:
+def processor_features() -> list[str]:
     """Those of `SIMD` that this processor has, where Linux tells."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
