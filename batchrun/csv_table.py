@@ -66,7 +66,7 @@ class Columns:
             cells = [record["id"], record["status"], errors]
             cells += [_cell(output.get(name)) if is_object else "" for name in self._output]
             cells += [_cell(output) if not (is_object and self._output) else ""] if self._whole else []
-            cells += [_cell(meta.get(name)) if isinstance(meta, dict) else _cell(meta) for name in self._meta]
+            cells += [_meta_cell(meta, name) for name in self._meta]
             yield cells
 
     def _names(self) -> list[str]:
@@ -81,6 +81,13 @@ class Columns:
                 taken.add(name)
                 names.append(name)
         return names
+
+
+def _meta_cell(meta: Any, name: str) -> str:
+    """A meta that is no object stands in the column of that name alone."""
+    if isinstance(meta, dict):
+        return _cell(meta.get(name))
+    return _cell(meta) if name == "meta" else ""
 
 
 def _cell(value: Any) -> str:

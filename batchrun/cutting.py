@@ -76,14 +76,14 @@ def joined(text: str, spans: list[Span]) -> str:
     return GAP.join(text[start:end] for start, end in spans)
 
 
-def place_in_whole(spans: Sequence[Span], at: int) -> int:
-    """Where a character of the joined text stands in the text that was cut."""
-    for span in spans:
-        length = span.end - span.start
-        if at <= length:
-            return span.start + at
-        at -= length + len(GAP)
-    return spans[-1].end
+def place_in_whole(spans: Sequence[Span], part: Span) -> Span | None:
+    """Where a part of the joined text stands in the text that was cut; None where it holds some of a gap."""
+    at = 0
+    for start, end in spans:
+        if at <= part.start and part.end <= at + end - start:
+            return Span(part.start - at + start, part.end - at + start)
+        at += end - start + len(GAP)
+    return None
 
 
 def border_before(text: str, start: int, end: int, share: float = SHARE_FOR_BORDER) -> int:

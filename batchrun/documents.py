@@ -32,7 +32,7 @@ class Pattern:
             yield self.folder
             return
         deep = "**" in self.parts
-        for folder, folders, names in os.walk(self.folder):
+        for folder, folders, names in os.walk(self.folder, onerror=_refuse):
             inside = Path(folder).relative_to(self.folder).parts
             folders[:] = sorted(folders) if deep or len(inside) + 1 < len(self.parts) else []
             for name in sorted(names):
@@ -58,10 +58,16 @@ class DocumentSource:
 
     blank = 0
 
-    def __init__(self, patterns: Sequence[Pattern], root: Path | None = None, total: int | None = None) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[Pattern],
+        root: Path | None = None,
+        total: int | None = None,
+        own: frozenset[Path] = frozenset(),
+    ) -> None:
         self.total = total
         self.ended = False
-        self._lines = iter(document_lines(patterns, root))
+        self._lines = iter(document_lines(patterns, root, own))
 
     def next(self, wait_s: float) -> Line | None:
         line = next(self._lines, None)
@@ -69,13 +75,20 @@ class DocumentSource:
         return line
 
 
-def document_lines(patterns: Sequence[Pattern], root: Path | None) -> Iterator[Line]:
-    """`root`: what links may not lead out of; else the folder of each pattern."""
+def document_lines(
+    patterns: Sequence[Pattern], root: Path | None, own: frozenset[Path] = frozenset()
+) -> Iterator[Line]:
+    """`root`: what links may not lead out of; else the folder of each pattern.  `own`: files that are none.
+
+    Raises InputError for a folder that cannot be read: passed over, its documents would look as if they were gone.
+    """
     number = 0
     for wanted in patterns:
         folder = wanted.folder if wanted.parts else wanted.folder.parent
         origin = Origin(base=Path(), root=root or folder)
         for path in wanted.files():
+            if own and path.resolve() in own:
+                continue
             number += 1
             yield _line(number, path, origin)
 
@@ -87,6 +100,10 @@ def _line(number: int, path: Path, origin: Origin) -> Line:
     except UnicodeEncodeError:
         problem = Problem("bad_encoding", f"the name of file {name!r} is not UTF-8")
         return Line(number, os.fsencode(name), origin, problem)
+
+
+def _refuse(error: OSError) -> None:
+    raise InputError(f"--documents: {error.filename}: {error.strerror}") from error
 
 
 def _matches(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:

@@ -67,6 +67,15 @@ def demands_document(schema: Any) -> bool:
     return False
 
 
+def without_demands(schema: Any) -> Any:
+    """A schema that demands nothing of the document."""
+    if isinstance(schema, list):
+        return [without_demands(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: without_demands(part) for key, part in schema.items() if key != KEYWORD or isinstance(part, dict)}
+
+
 def misuse(schema: Any) -> str | None:
     """The JSON pointer of a demand that means nothing: it is neither true nor false, or stands at no string."""
     waiting = [("", schema)]

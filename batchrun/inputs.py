@@ -37,6 +37,7 @@ class Inputs:
     documents: tuple[Pattern, ...] = ()
     root: Path | None = None
     reading: Reading = PLAIN
+    own: frozenset[Path] = frozenset()  # what the run itself writes: no document
 
     @property
     def shown(self) -> str:
@@ -70,7 +71,7 @@ class Inputs:
     def source(self, total: int | None = None) -> Source:
         """The lines, from the start.  Raises InputError where the first input cannot be read."""
         if self.documents:
-            return DocumentSource(self.documents, self.root, total)
+            return DocumentSource(self.documents, self.root, total, self.own)
         if len(self.inputs) == 1:
             return self._opened(self.inputs[0], 0, total)
         openers: list[Opener] = [partial(self._opened, one) for one in self.inputs]
@@ -79,7 +80,7 @@ class Inputs:
     def survey(self, survey: Survey) -> Iterator[None]:
         """Looks over inputs that can be read more than once, some lines at each step."""
         if self.documents:
-            for line in document_lines(self.documents, self.root):
+            for line in document_lines(self.documents, self.root, self.own):
                 survey.take([line])
                 yield
         for one in self.inputs:

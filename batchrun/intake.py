@@ -145,19 +145,19 @@ class Intake:
             return
         cut = truncated(job, policy, self._fits)
         digest = preparer.digest(cut.job)
-        if again or not self._is_done(job.id, digest, job.index):
+        if (again or not self._is_done(job.id, digest, job.index)) and not self._shared(cut.job, digest, again):
             self._outcomes.add(Errand(self._request(cut.job, digest), document=cut.document))
 
     def _read_in_pieces(self, job: Job, digest: str, again: bool) -> None:
         settings, preparer = self._parts.settings, self._parts.preparer
         spans = chunked(job, self._fits, settings.overlap_characters)
-        whole = Whole(job, "", spans, settings.reduce_prompt, self._fits)
+        whole = Whole(job, "", spans, settings.reduce_prompt, self._fits, again=again)
         whole.digest = whole_digest(digest, [preparer.digest(piece) for piece in whole.jobs()], settings.reduce_prompt)
         if again or not self._is_done(job.id, whole.digest, job.index):
             self._outcomes.start(whole)
 
     def _fits(self, job: Job) -> bool:
-        return self._room.fits(self._request(job, ""))
+        return self._room.fits(self._parts.preparer.sized(job))
 
     def _done(self, job_id: str, digest: str, index: int) -> Status | None:
         status = self._sink.claim(job_id, digest, index)

@@ -32,7 +32,6 @@ class JournalIndex:
         self._ids = KeyTable()  # id: place of its last line, whether this run renewed it, status
         self._answers = KeyTable()  # digest: place of a result that an equal job may share
         self.unclaimed = 0  # final results that were there and that this run has not claimed
-        self.unclaimed_rejected = 0
         self.unfinished = 0  # results that are not final: their jobs run again
         self.renewed = 0  # ids that stand on old lines and have a claimed or a new one
         self._repeated = False  # some id stands on several lines
@@ -50,7 +49,6 @@ class JournalIndex:
         if not self._results.put(key, place << _PLACE_SHIFT | _UNCLAIMED | _NUMBERS[status]):
             self._more[key] += 1
         self.unclaimed += 1
-        self.unclaimed_rejected += status is Status.REJECTED
         if status in REUSABLE:
             self._answers.put(key_of(digest), place)
 
@@ -84,7 +82,6 @@ class JournalIndex:
             self._results.put(key, value & ~_UNCLAIMED)
         status = STATUSES[value & (_UNCLAIMED - 1)]
         self.unclaimed -= 1
-        self.unclaimed_rejected -= status is Status.REJECTED
         return status, value >> _PLACE_SHIFT
 
     def is_renewed(self, job_id: str) -> bool:
@@ -124,5 +121,7 @@ class MovedIndex:
         self._places.put(key, value | 1)
         return value >> 1
 
-    def holds(self, record: dict[str, Any]) -> bool:
-        return key_of(record["id"], record["digest"]) in self._places
+    def place_of(self, record: dict[str, Any]) -> int | None:
+        """Where a line of that id and digest lies."""
+        value = self._places.get(key_of(record["id"], record["digest"]))
+        return None if value is None else value >> 1

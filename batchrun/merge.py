@@ -6,6 +6,7 @@ file.  The lines themselves are copied as they are, so the merged file can be re
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,12 @@ def merge(parts: Sequence[Path], outlet: Outlet, *, ordered: bool) -> Merged:
     """
     if len(parts) > MOST_PARTS:
         raise UsageError(f"{len(parts)} parts are too many at once; expected at most {MOST_PARTS}")
+    for part in parts:
+        if part.exists() and part.stat().st_size >= MOST_BYTES:
+            raise UsageError(f"{part} is over {MOST_BYTES >> 30} GiB; expected smaller parts")
     found = Merged()
     best = _best(parts, found)
-    for line in _in_order(parts, best) if ordered else _chosen(parts, best):
-        record = record_of(line)
-        assert record is not None, "only results are chosen"
+    for line, record in _in_order(parts, best) if ordered else _chosen(parts, best):
         found.statuses[record["status"]] += 1
         found.spared += GROUP_WON in codes_of(record)
         outlet.write(line)
@@ -81,10 +83,7 @@ def _best(parts: Sequence[Path], found: Merged) -> KeyTable:
     """For every id rank, part and place of its best line."""
     best = KeyTable()
     for number, part in enumerate(parts):
-        for place, line in _lines(part, found):
-            record = record_of(line)
-            if record is None:
-                continue
+        for place, _, record in _lines(part, found):
             key = key_of(record["id"])
             value = _rank(record) << PART_BITS + PLACE_BITS | number << PLACE_BITS | place
             before = best.get(key)
@@ -98,35 +97,35 @@ def _rank(record: dict[str, Any]) -> int:
     return 2 if record["status"] == Status.OK else 1 if is_final(record) else 0
 
 
-def _chosen(parts: Sequence[Path], best: KeyTable) -> Iterator[bytes]:
+def _chosen(parts: Sequence[Path], best: KeyTable) -> Iterator[tuple[bytes, dict[str, Any]]]:
     for number, part in enumerate(parts):
-        for place, line in _lines(part, Merged()):
-            record = record_of(line)
-            if record and _place_in(best, record) == number << PLACE_BITS | place:
-                yield line
+        for place, line, record in _lines(part, Merged()):
+            if _place_in(best, record) == number << PLACE_BITS | place:
+                yield line, record
 
 
-def _in_order(parts: Sequence[Path], best: KeyTable) -> Iterator[bytes]:
+def _in_order(parts: Sequence[Path], best: KeyTable) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """By the jobs' line numbers; the numbers and places of all lines are held, 16 bytes each."""
     indices = np.zeros(len(best), np.int64)
     places = np.zeros(len(best), np.int64)
     count = 0
-    for line in _chosen(parts, best):
-        record = record_of(line)
-        assert record is not None, "only results are chosen"
+    for _, record in _chosen(parts, best):
         index = record.get("index")
         indices[count] = index if isinstance(index, int) and 0 <= index < 1 << 62 else 0
         places[count] = _place_in(best, record)
         count += 1
-    files = [part.open("rb") for part in parts]
-    try:
+    with ExitStack() as opened:
+        try:
+            files = [opened.enter_context(part.open("rb")) for part in parts]
+        except OSError as error:
+            raise InputError(f"{len(parts)} parts cannot be open at once: {error.strerror}") from error
         for place in places[np.argsort(indices[:count], kind="stable")]:
             file = files[int(place) >> PLACE_BITS]
             file.seek(int(place) & (MOST_BYTES - 1))
-            yield file.readline()
-    finally:
-        for file in files:
-            file.close()
+            line = file.readline()
+            found = record_of(line)
+            assert found is not None, "only results are chosen"
+            yield line, found
 
 
 def _place_in(best: KeyTable, record: dict[str, Any]) -> int:
@@ -134,8 +133,8 @@ def _place_in(best: KeyTable, record: dict[str, Any]) -> int:
     return (best.get(key_of(record["id"])) or 0) & ((1 << PART_BITS + PLACE_BITS) - 1)
 
 
-def _lines(part: Path, found: Merged) -> Iterator[tuple[int, bytes]]:
-    """Place and bytes of every whole line.  Raises InputError."""
+def _lines(part: Path, found: Merged) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    """Place, bytes and record of every result.  Raises InputError."""
     place = 0
     try:
         with part.open("rb") as file:
@@ -143,9 +142,11 @@ def _lines(part: Path, found: Merged) -> Iterator[tuple[int, bytes]]:
                 if not line.endswith(b"\n"):
                     found.torn += 1
                     return
-                if record_of(line) is None and is_foreign(line, number):
+                record = record_of(line)
+                if record:
+                    yield place, line, record
+                elif is_foreign(line, number):
                     raise InputError(f"{part} line {number} is not a result of batchrun")
-                yield place, line
                 place += len(line)
     except OSError as error:
         raise InputError(f"{part}: {error.strerror}") from error

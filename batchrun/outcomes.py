@@ -3,7 +3,7 @@ word that its group has an answer already.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from batchrun.core import (
     Completion,
     Job,
     Problem,
-    Quote,
+    Rejection,
     Request,
     Result,
     Status,
@@ -22,9 +22,10 @@ from batchrun.core import (
 )
 from batchrun.cutting import Span, place_in_whole
 from batchrun.errands import Errand, Errands
+from batchrun.errors import JobError
 from batchrun.journal import Journal
 from batchrun.journal_index import REUSABLE
-from batchrun.results import from_record, judge
+from batchrun.results import from_record, judge, reject
 from batchrun.retries import Retries
 from batchrun.sink import Sink
 from batchrun.summary import Summary
@@ -124,8 +125,8 @@ class Outcomes:
         self.ready.append(errand.request)
 
     def start(self, whole: Whole) -> None:
-        """Sets out to read a document in pieces."""
-        self._run_pieces(whole, whole.jobs())
+        """Sets out to read a document in pieces.  Raises JobError where a piece cannot run: then none does."""
+        self._run_pieces(whole, [(job, self._prepare(job)) for job in whole.jobs()])
         self._finish_whole(whole)
 
     def settle(self, completion: Completion, burst: int, context: int) -> Settled | None:
@@ -142,7 +143,7 @@ class Outcomes:
         result = judge(completion, self._model, burst)
         result = replace(result, attempt=request.attempt + errand.attempt - 1, document=errand.document)
         if errand.document:
-            result = replace(result, verbatim=_in_whole(result.verbatim, errand.document["pieces"]))
+            result = _in_whole(result, errand.document["pieces"])
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
         elif again := self._retries.next_try(completion, result, context):
@@ -192,11 +193,10 @@ class Outcomes:
 
     # -- documents in pieces
 
-    def _run_pieces(self, whole: Whole, jobs: list[Job]) -> None:
-        for number, job in enumerate(jobs):
-            request = self._prepare(job)
+    def _run_pieces(self, whole: Whole, pieces: list[tuple[Job, Request]]) -> None:
+        for number, (job, request) in enumerate(pieces):
             record = self._pieces.answer(request.digest) if self._pieces else None
-            if record:
+            if record and (not whole.again or record["status"] == Status.OK):
                 self._advance(whole, number, from_record(record, job))
             else:
                 self.add(Errand(request, whole=whole, piece=number))
@@ -207,33 +207,25 @@ class Outcomes:
         self._advance(whole, number, result)
 
     def _advance(self, whole: Whole, number: int, result: Result) -> None:
-        if jobs := whole.take(number, result):
-            self._run_pieces(whole, jobs)
+        try:
+            self._run_pieces(whole, [(job, self._prepare(job)) for job in whole.take(number, result)])
+        except JobError as error:
+            whole.give_up(error.problem)
 
     def _finish_whole(self, whole: Whole) -> None:
         if whole.result:
             self._conclude(whole.job, whole.result)
 
     def _unrun(self, job: Job, digest: str, status: Status, problem: Problem) -> Result:
-        return Result(
-            id=job.id,
-            index=job.index,
-            status=status,
-            output=None,
-            finish_reason=None,
-            errors=(problem,),
-            usage=Usage(),
-            timing=None,
-            burst=None,
-            attempt=0,
-            model=self._model,
-            digest=digest,
-            meta=job.meta,
-        )
+        return replace(reject(Rejection(job.index, job.id, problem, digest, job.meta), self._model), status=status)
 
 
-def _in_whole(quotes: Iterable[Quote], spans: Sequence[Span]) -> tuple[Quote, ...]:
-    """Quotes from a document that was cut, placed in the document that it was cut from."""
-    return tuple(
-        Quote(quote.path, place_in_whole(spans, quote.start), place_in_whole(spans, quote.end)) for quote in quotes
-    )
+def _in_whole(result: Result, spans: Sequence[Span]) -> Result:
+    """A result of a document that was cut, its quotes placed in the whole one; what a gap stands in is no quote."""
+    places = [place_in_whole(spans, Span(quote.start, quote.end)) for quote in result.verbatim]
+    quotes = [replace(q, start=at.start, end=at.end) for q, at in zip(result.verbatim, places, strict=True) if at]
+    if len(quotes) == len(places):
+        return replace(result, verbatim=tuple(quotes))
+    strays = [quote.path for quote, at in zip(result.verbatim, places, strict=True) if at is None]
+    errors = tuple(Problem("not_in_document", "a part of it was cut out of the document", path=path) for path in strays)
+    return replace(result, status=Status.INVALID, errors=errors, verbatim=())

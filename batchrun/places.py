@@ -6,6 +6,7 @@ from pathlib import Path
 
 from batchrun.errors import OutputError, UsageError
 from batchrun.inputs import STREAM, Inputs
+from batchrun.replaced import replaced_path
 
 ENDINGS = {"jsonl": ".jsonl", "openai": ".jsonl", "csv": ".csv"}
 
@@ -37,6 +38,13 @@ class Places:
     stats: Path | None
 
     @property
+    def own(self) -> frozenset[Path]:
+        """All files that the run writes, less what stands hidden beside them: no documents of its own."""
+        journal = self.journal and replaced_path(self.journal)
+        files = (self.journal, self.view, self.stats, self.pieces, journal)
+        return frozenset(file.resolve() for file in files if file)
+
+    @property
     def shown(self) -> str:
         """Where the results are, for messages."""
         return str(self.view or (None if self.to_stdout else self.journal) or "standard output")
@@ -60,7 +68,11 @@ def places(asked: Asked, inputs: Inputs) -> Places:
     elif path and not asked.is_plain:
         journal = path.with_name(f"{path.name.removesuffix('.jsonl')}.journal.jsonl")
     view = None if asked.is_plain else path
-    return Places(journal, view, path is None, _stats(asked, journal, path))
+    found = Places(journal, view, path is None, _stats(asked, journal, path))
+    for one in inputs.inputs:
+        if one.path and one.is_file and one.path.resolve() in found.own:
+            raise UsageError(f"{one.name} would be read and written; expected another -o")
+    return found
 
 
 def _stats(asked: Asked, journal: Path | None, path: Path | None) -> Path | None:

@@ -48,6 +48,7 @@ class Preparer:
         self._guide = guide
         self._asking = asking
         self._tags = tags_of(model.template.text)
+        self._thinking_tokens = asking.thinking_tokens if self._tags else 0
         self._control = re.compile("|".join(map(re.escape, model.tokenizer.control_texts)) or r"(?!)")
 
     def digest(self, job: Job) -> str:
@@ -64,11 +65,15 @@ class Preparer:
         grammar: Grammar | None = self._guide.compile(job.schema, job.document) if job.schema else None
         if grammar:
             _check_budget(job, grammar)
-        thinking = self._asking.thinking_tokens if self._tags else 0
+        thinking = self._thinking_tokens
         if self._tags and thinking:
             grammar = ThinkingGrammar(self._model.tokenizer, self._tags, thinking, grammar)
         tokens = tuple(self._tokens(laid_out(job, self._asking, remark)))
         return Request(job, job_digest, tokens, grammar, taken_s, thinking)
+
+    def sized(self, job: Job) -> Request:
+        """As much of a request as says what room it takes: without its grammar, which costs more than all else."""
+        return Request(job, "", tuple(self._tokens(laid_out(job, self._asking))), None, 0.0, self._thinking_tokens)
 
     def _tokens(self, messages: tuple[Message, ...]) -> list[int]:
         tokenizer = self._model.tokenizer

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from batchrun.core import Status
 from batchrun.errors import OutputError
@@ -49,7 +49,7 @@ def move_replaced(
             for number, line in enumerate(file):
                 if number >= len(goes) or not goes[number]:
                     kept.write(line)
-                elif not ((record := record_of(line)) and moved.holds(record)):
+                elif not _stands(line, moved, replaced):
                     replaced.write(line)
             for stream in (replaced, kept):
                 stream.flush()
@@ -60,6 +60,16 @@ def move_replaced(
         new_path.unlink(missing_ok=True)
         raise OutputError(f"{path} still holds results that newer ones replace: {error.strerror}") from error
     return tidied
+
+
+def _stands(line: bytes, moved: MovedIndex, replaced: IO[bytes]) -> bool:
+    """Whether this very line lies among the replaced ones: it was brought back from there."""
+    record = record_of(line)
+    place = moved.place_of(record) if record else None
+    if place is None:
+        return False
+    replaced.seek(place)
+    return replaced.readline() == line
 
 
 def _verdicts(

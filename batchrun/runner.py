@@ -110,9 +110,11 @@ class Runner:
         try:
             while not self._stopped() and not self._finished:
                 self._turn()
-            self._wind_down()
-            self.summary.interrupted = not self._finished
-            self.summary.too_many_failures = self._stopped() and not (self._ends.stop.stopped or self.summary.gave_up)
+            cut_off = self._wind_down()
+            self.summary.interrupted = cut_off or not self._finished
+            self.summary.too_many_failures = (
+                self.summary.interrupted and self._stopped() and not (self._ends.stop.stopped or self.summary.gave_up)
+            )
         except Interrupted:
             self.summary.interrupted = True
         finally:
@@ -317,12 +319,12 @@ class Runner:
         for request in worker.drop_waiting():
             self._window.add(request)
 
-    def _wind_down(self) -> None:
+    def _wind_down(self) -> bool:
         """When the run is to stop: what waits stays undone, what runs may finish within the grace time.
 
-        Rows that the deadline finds unfinished even then have a result, as far as they came.
+        Rows that the deadline finds unfinished even then have a result, as far as they came.  Whether there were any.
         """
-        worker = self._worker
+        worker, cut_off = self._worker, False
         if worker and not worker.idle:
             burst = self._burst or self._begin_burst(worker)
             self._return_waiting(worker)
@@ -331,4 +333,6 @@ class Runner:
                 self._step(worker)
             for request, _ in worker.running_since() if self._ends.stop.timed_out else ():
                 self._take_out(worker, request, FinishReason.EXPIRED, "the run's deadline was reached")
+                cut_off = True
             self._end_burst(burst)
+        return cut_off

@@ -68,6 +68,8 @@ def _install_line(line: str, name: str) -> None:
     if crontab is None:
         raise UsageError("there is no crontab on this system; --for systemd, or leave --install out")
     there = subprocess.run([crontab, "-l"], capture_output=True, text=True, check=False)
+    if there.returncode and "no crontab" not in there.stderr.lower():
+        raise OutputError(f"the crontab could not be read, so nothing was written: {there.stderr.strip()}")
     kept = [old for old in there.stdout.splitlines() if not old.endswith(f"# {MARK}: {name}")]
     new = "\n".join([*kept, line])
     done = subprocess.run([crontab, "-"], input=new, capture_output=True, text=True, check=False)

@@ -17,7 +17,7 @@ from referencing.exceptions import Unresolvable
 
 from batchrun.core import Language, Problem, Quote, Schema
 from batchrun.errors import JobError
-from batchrun.grounding import KEYWORD, demands_document, document, misuse
+from batchrun.grounding import KEYWORD, demands_document, document, misuse, without_demands
 from batchrun.references import draft_of, registry_with
 from batchrun.time_limit import time_limit
 
@@ -105,6 +105,14 @@ def checked(name: str, text: str) -> Schema:
         message = f"schema {name!r} has {KEYWORD} at {stray}; expected true or false, at a string"
         raise JobError(Problem("schema_invalid", message, path=stray))
     return Schema(name, text, content, is_grounded=demands_document(content))
+
+
+def ungrounded(schema: Schema) -> Schema:
+    """The same schema without its demands that text stands in the document."""
+    if not schema.is_grounded:
+        return schema
+    content = without_demands(schema.content)
+    return checked(schema.name, compact(schema.name, content))
 
 
 def _other_language(content: Any) -> Language | None:

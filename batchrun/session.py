@@ -4,7 +4,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -83,6 +83,7 @@ def run(settings: Settings, files: Files, options: Options) -> int:
     _check(settings, options)
     source, asked = files.inputs(settings), files.asked(settings)
     where = places(asked, source)
+    source = replace(source, own=where.own)
     seconds = settings.deadline and seconds_until(settings.deadline, datetime.now().astimezone(), "--deadline")
     sensors, kept = _ruled(settings)
     with StopSignals(say) as signals:
@@ -161,13 +162,13 @@ def _run(
             if sinks.journal:
                 _say_opened(sinks.journal)
             summary = _run_line(settings, source, sinks, stats, stop, options.selection, sensors)
-            sinks.complete = not summary.interrupted and options.selection.takes_all
+            sinks.complete = not summary.interrupted and options.selection.takes_all and bool(summary.jobs)
         finally:
             stats.close()
     said = _closed(sinks.journal) if sinks.journal else []
     if where.view and where.journal and summary.interrupted:
         said.append(f"{where.view} is written by a run that ends by itself; what is done is kept in {where.journal}")
-    elif where.view and where.journal and not sinks.complete:
+    elif where.view and where.journal and where.journal.exists() and not sinks.complete:
         _write_view(where.view, where.journal, asked)
     return summary, said
 

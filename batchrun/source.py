@@ -147,7 +147,7 @@ class StreamSource:
         try:
             for line in self._reader:
                 self._offer(line)
-        except (*UNPACKING_ERRORS, InputError) as error:
+        except (*UNPACKING_ERRORS, InputError, MemoryError) as error:
             self._error = error
         finally:
             with self._changed:

@@ -13,21 +13,33 @@ from batchrun.core import Job, Message, Problem, Result, Status, Timing, Usage
 from batchrun.cutting import Span
 from batchrun.merging import merged, with_scalars_of
 from batchrun.results import as_json
-from batchrun.schemas import quotes, validate
+from batchrun.schemas import quotes, ungrounded, validate
 
 GRAVEST = (Status.ERROR, Status.EXPIRED, Status.CANCELLED, Status.REJECTED, Status.TRUNCATED, Status.INVALID)
 PROBLEMS_SHOWN = 8
 
 
 class Whole:
-    """One job whose document is read in pieces.  `digest`: of the whole job; `fits`: whether a job fits into a slot."""
+    """One job whose document is read in pieces.
+
+    `digest`: of the whole job; `fits`: whether a job fits into a slot; `again`: whether pieces that did not come out
+    well in an earlier run are read again.
+    """
 
     def __init__(
-        self, job: Job, digest: str, spans: Sequence[Span], reduce_prompt: str | None, fits: Callable[[Job], bool]
+        self,
+        job: Job,
+        digest: str,
+        spans: Sequence[Span],
+        reduce_prompt: str | None,
+        fits: Callable[[Job], bool],
+        *,
+        again: bool = False,
     ) -> None:
         assert job.document is not None, "only a document has pieces"
         self.job = job
         self.digest = digest
+        self.again = again
         self.result: Result | None = None  # set when all is done
         self._document = job.document
         self._spans = list(spans)
@@ -61,6 +73,10 @@ class Whole:
             return []
         return self._reductions(results)
 
+    def give_up(self, problem: Problem) -> None:
+        """The answers of the pieces cannot be brought together."""
+        self.result = self._finished(None, problem)
+
     def _reductions(self, results: list[Result]) -> list[Job]:
         """Jobs that take as many answers each as fit; more than one makes another round."""
         texts = [_text(result.output) for result in results]
@@ -73,7 +89,8 @@ class Whole:
             group.append(text)
         jobs.append(self._reduction(group, len(jobs)))
         if len(jobs) == len(texts) or not all(map(self._fits, jobs)):
-            self.result = self._finished(None, "the answers of two pieces and the reduce prompt fit into no slot")
+            reason = "the answers of two pieces and the reduce prompt fit into no slot"
+            self.give_up(Problem("reduce_too_long", reason))
             return []
         self._awaited = len(jobs)
         return jobs
@@ -82,9 +99,11 @@ class Whole:
         assert self._reduce_prompt is not None, "asked for only where there is one"
         system = tuple(message for message in self.job.messages if message.role == "system")
         messages = (*system, Message("user", self._reduce_prompt))
-        return replace(self.job, id=f"{self.job.id}#all-{number}", messages=messages, document="\n\n".join(texts))
+        schema = self.job.schema and ungrounded(self.job.schema)  # the whole is checked against the document
+        job_id = f"{self.job.id}#all-{number}"
+        return replace(self.job, id=job_id, messages=messages, document="\n\n".join(texts), schema=schema)
 
-    def _finished(self, reduced: list[Result] | None, failure: str | None = None) -> Result:
+    def _finished(self, reduced: list[Result] | None, failure: Problem | None = None) -> Result:
         """The one result.  `reduced`: results of the last round of reductions."""
         results = self._pieces if reduced is None else [*self._pieces, *reduced]
         bad = [result for result in results if result.status is not Status.OK]
@@ -96,7 +115,7 @@ class Whole:
         status = next((status for status in GRAVEST if any(result.status is status for result in bad)), Status.OK)
         problems = [self._placed(result, problem) for result in bad for problem in result.errors]
         if failure:
-            status, problems = Status.INVALID, [Problem("reduce_too_long", failure)]
+            status, problems = Status.INVALID, [failure]
         if status is Status.OK and self.job.schema:
             problems = validate(self.job.schema, output, self._document)
             status = Status.INVALID if problems else Status.OK
@@ -112,6 +131,7 @@ class Whole:
             index=self.job.index,
             status=status,
             output=output,
+            finish_reason=next((r.finish_reason for r in self._all if r.status is status), last.finish_reason),
             errors=tuple(problems),
             usage=usage,
             timing=_timing([result.timing for result in self._all if result.timing]),

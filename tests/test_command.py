@@ -166,12 +166,13 @@ def test_no_job_file_ends_with_4(folder: Path, name: str) -> None:
 
 def test_a_foreign_output_ends_with_4_and_is_not_touched(folder: Path) -> None:
     before = (folder / "jobs.jsonl").read_bytes()
-    for arguments in (("-o", "jobs.jsonl"), ("--stats", "jobs.jsonl"), ("--stats", "jobs.jsonl", "--fresh")):
+    (folder / "mine.jsonl").write_bytes(before)
+    for arguments in (("-o", "mine.jsonl"), ("--stats", "mine.jsonl"), ("--stats", "mine.jsonl", "--fresh")):
         run = batchrun(folder, "run", "jobs.jsonl", *arguments)
         assert run.status == 4
-        assert "jobs.jsonl line 1 is not a" in said(run)
-        assert (folder / "jobs.jsonl").read_bytes() == before
-    assert [entry.name for entry in folder.iterdir()] == ["jobs.jsonl"]
+        assert "mine.jsonl line 1 is not a" in said(run)
+        assert (folder / "mine.jsonl").read_bytes() == before
+    assert sorted(entry.name for entry in folder.iterdir()) == ["jobs.jsonl", "mine.jsonl"]
 
 
 def test_no_model_ends_with_5_and_says_what_helps(folder: Path) -> None:

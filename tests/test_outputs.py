@@ -238,8 +238,37 @@ def test_a_reader_that_leaves_ends_the_run_quietly(tmp_path: Path, arguments: st
     assert "Broken" not in said
 
 
-def test_a_view_leaves_nothing_behind_where_it_cannot_be_written(tmp_path: Path) -> None:
+def test_a_view_that_is_not_complete_leaves_nothing_behind(tmp_path: Path) -> None:
     view = ViewFile(tmp_path / "out.csv", bytes, table=True)
     view.write(b'{"id":"a","status":"ok","output":1,"errors":[],"meta":null}\n')
     view.close(complete=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_of_the_input_with_nothing_in_it_is_no_error(folder: Path) -> None:
+    ran = run(folder, "-o", "out.csv", "--format", "csv", "--only", "nobody")
+    assert (ran.status, (folder / "out.csv").exists()) == (0, False)
+
+
+def test_an_empty_stream_leaves_the_output_as_it_was(folder: Path) -> None:
+    run(folder, "-o", "out.csv", "--format", "csv")
+    before = (folder / "out.csv").read_text()
+    assert batchrun(folder, "run", "-", "-o", "out.csv", "--format", "csv", "--prune", stdin="").status == 4
+    assert (folder / "out.csv").read_text() == before
+
+
+def test_an_output_is_never_its_input(folder: Path) -> None:
+    before = (folder / "jobs.jsonl").read_bytes()
+    ran = run(folder, "-o", "jobs.jsonl", "--fresh", "--force")
+    assert ran.status == 2
+    assert "jobs.jsonl would be read and written" in ran.err
+    assert (folder / "jobs.jsonl").read_bytes() == before
+
+
+def test_a_run_over_a_folder_does_not_read_its_own_results(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("text")
+    arguments = ("run", "--documents", ".", "--prompt", "Sum it up.", "--max-tokens", "8", "--context", "4096")
+    for _ in range(2):
+        batchrun(tmp_path, *arguments)
+        (results,) = tmp_path.glob("*.results.jsonl")
+        assert statuses(read(results)).keys() == {"a.md"}

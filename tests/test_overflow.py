@@ -9,6 +9,8 @@ import pytest
 from shell import Ran, read, statuses, write_jobs
 from shell import here as batchrun
 
+from batchrun.cutting import GAP, Span, joined, place_in_whole
+
 TEXT = "\n\n".join(f"Paragraph {number}. " + "Some words stand here. " * 15 for number in range(40))
 CARD = {
     "type": "object",
@@ -164,11 +166,13 @@ QUOTE = {"type": "string", "x-verbatim": True, "minLength": 6, "maxLength": 12}
 def test_quotes_are_placed_in_the_document_that_was_cut(tmp_path: Path, policy: str) -> None:
     text = " ".join(f"word{number:04}" for number in range(1400))
     job = {"id": "doc", "prompt": "Quote.", "document": text, "max_tokens": 40}
-    write_jobs(tmp_path / "jobs.jsonl", [job | {"schema": {"type": "array", "items": QUOTE, "maxItems": 20}}])
+    write_jobs(
+        tmp_path / "jobs.jsonl", [job | {"schema": {"type": "array", "items": QUOTE, "minItems": 1, "maxItems": 20}}]
+    )
     ran = batchrun(tmp_path, "run", "jobs.jsonl", "--context", "4096", "--on-overflow", policy)
     (found,) = read(tmp_path / "jobs.results.jsonl")
     assert (ran.status, found["status"]) == (0, "ok")
-    assert len(found["verbatim"]) == len(found["output"])
+    assert len(found["verbatim"]) == len(found["output"]) > 0
     for quote in found["verbatim"]:
         said = found["output"][int(quote["path"][1:])]
         assert text[quote["start"] : quote["end"]] == said.strip() or text[quote["start"] : quote["end"]] == said
@@ -191,3 +195,40 @@ def test_what_was_closed_is_said_of_the_whole_and_of_copies(tmp_path: Path) -> N
     for name in ("output", "status", "closed_by_budget", "closed_by_runaway", "verbatim", "schema"):
         assert one[name] == two[name], name
     assert one["closed_by_budget"]
+
+
+def test_pieces_that_failed_are_read_again_with_retry_failed(folder: Path) -> None:
+    arguments = ("--on-overflow", "chunk", "--on-budget", "fail")
+    write_jobs(folder / "jobs.jsonl", [JOB | {"max_tokens": 24}, SHORT])
+    run(folder, *arguments)
+    first = results(folder)["doc"]
+    assert first["status"] == "truncated"
+    run(folder, *arguments, "--retry-failed")
+    again = results(folder)["doc"]
+    assert again["usage"]["completion_tokens"] > 0, "pieces ran"
+
+
+def test_equal_jobs_that_are_cut_are_computed_once(tmp_path: Path) -> None:
+    write_jobs(tmp_path / "jobs.jsonl", [JOB | {"id": name} for name in ("one", "two")])
+    batchrun(tmp_path, "run", "jobs.jsonl", "--context", "4096", "--on-overflow", "truncate-end")
+    found = read(tmp_path / "jobs.results.jsonl")
+    assert [record.get("copy_of") for record in sorted(found, key=lambda record: str(record["id"]))] == [None, "one"]
+    assert found[0]["document"] == found[1]["document"]
+
+
+def test_a_document_that_must_be_quoted_can_be_cut(tmp_path: Path) -> None:
+    """What room a job takes is asked without its grammar, which an empty document would leave nothing to say."""
+    text = " ".join(f"word{number:04}" for number in range(1400))
+    job = {"id": "doc", "prompt": "Quote.", "document": text, "max_tokens": 40, "schema": QUOTE}
+    write_jobs(tmp_path / "jobs.jsonl", [job])
+    assert batchrun(tmp_path, "run", "jobs.jsonl", "--context", "4096", "--on-overflow", "truncate-end").status == 0
+
+
+def test_a_quote_across_what_was_cut_out_is_none() -> None:
+    spans = [Span(0, 4), Span(10, 14)]
+    assert joined("abcd......wxyz", spans) == "abcd" + GAP + "wxyz"
+    assert place_in_whole(spans, Span(1, 3)) == Span(1, 3)
+    assert place_in_whole(spans, Span(4 + len(GAP), 6 + len(GAP))) == Span(10, 12)
+    assert place_in_whole(spans, Span(3, 5)) is None
+    assert place_in_whole(spans, Span(5, 7)) is None
+    assert place_in_whole(spans, Span(2, 6 + len(GAP))) is None

@@ -71,7 +71,9 @@ def test_the_figures_are_what_an_independent_count_gives(records: list[dict[str,
     ttft = sorted(r["timing"]["ttft_s"] for r in records if r["timing"] and r["timing"]["ttft_s"] is not None)
     assert found.ttft.p50 == (ttft[-(-len(ttft) // 2) - 1] if ttft else None)
     answers = [record["output"] for record in records if record["status"] == "ok" and record["output"]]
+    answered = {name for answer in answers for name in answer}
     fields = {field.name: field for schema in found.schemas for field in schema.fields}
+    assert fields.keys() - {"(answer)"} == answered
     for name, field in fields.items():
         values = [answer[name] for answer in answers if name in answer]
         assert field.filled == sum(value not in (None, "", []) for value in values)

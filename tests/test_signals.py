@@ -218,6 +218,7 @@ def test_the_second_signal_works_where_nobody_reads_standard_error(tmp_path: Pat
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+    assert "long" not in statuses(read(tmp_path / "out.jsonl")), "it had all of the grace time left"
 
 
 # -- no signal that could be caught

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,8 @@ def test_cards_fit_any_window_and_show_escapes_as_text(columns: int, lines: int)
     assert "\x1b[2J" not in shown.replace("\x1b[H\x1b[2J", ""), "but for what clears the other screen"
     assert "\u202e" not in shown
     assert "\x1b[?1049l" in shown, "the screen is given back"
+    drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", shown).split("\n")
+    assert max(map(len, drawn)) <= columns
 
 
 def test_without_a_terminal_sections_are_printed_and_json_on_request(tmp_path: Path) -> None:

@@ -89,16 +89,20 @@ class IsolatedBackend:
         self._talk = _scratch_file()  # what it says as it dies
         command = [sys.executable, "-P", "-m", "batchrun.backends.child", str(theirs.fileno())]
         paths = os.pathsep.join(path for path in sys.path if path)
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._talk,
-            stderr=self._talk,
-            pass_fds=(theirs.fileno(),),
-            env=os.environ | {"PYTHONPATH": paths},
-            start_new_session=True,  # a terminal's Ctrl-C is for the parent
-        )
-        theirs.close()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._talk,
+                stderr=self._talk,
+                pass_fds=(theirs.fileno(),),
+                env=os.environ | {"PYTHONPATH": paths},
+                start_new_session=True,  # a terminal's Ctrl-C is for the parent
+            )
+        except OSError as error:
+            raise ModelError(f"the engine's process could not start: {error.strerror}") from error
+        finally:
+            theirs.close()
         try:
             self._pipe.send_bytes(self._recipe)
             limits, notices = self._receive(self._stopped)

@@ -29,7 +29,7 @@ def show(results: Sequence[Path], stats: Path | None, html: Path | None, *, as_j
         raise UsageError("report takes one results file, or two to compare without --html and --stats")
     if len(results) == 2:
         compared = compare(*map(ResultLines, results))
-        _show(comparison_json(compared) if as_json else None, comparison_tables(compared))
+        _show(comparison_json(compared) if as_json else comparison_tables(compared))
         return
     if html:
         _check_page(html, results[0])
@@ -46,7 +46,7 @@ def show(results: Sequence[Path], stats: Path | None, html: Path | None, *, as_j
         size_bytes = write_page(found, results[0].name, html)
         print(f"batchrun: {found.results} results -> {html} ({size_bytes / 1e6:.1f} MB)", file=sys.stderr)
     if as_json or not html:
-        _show(report_json(found) if as_json else None, report_tables(found, results[0].name))
+        _show(report_json(found) if as_json else report_tables(found, results[0].name))
 
 
 def _check_page(html: Path, results: Path) -> None:
@@ -62,8 +62,8 @@ def _check_page(html: Path, results: Path) -> None:
         raise UsageError(f"--html {html} exists and is no report; expected another name")
 
 
-def _show(figures: dict[str, Any] | None, tables: RenderableType) -> None:
-    if figures is None:
-        Console(highlight=False).print(tables)
+def _show(shown: dict[str, Any] | RenderableType) -> None:
+    if isinstance(shown, dict):
+        print(json.dumps(shown, indent=2))
     else:
-        print(json.dumps(figures, indent=2))
+        Console(highlight=False).print(shown)

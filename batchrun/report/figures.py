@@ -28,7 +28,6 @@ class Job:
     status: str
     burst: int | None
     slot: int | None
-    node: str
     ended: float | None
     queued_s: float
     ttft_s: float | None
@@ -48,7 +47,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A distribution in seconds.  `values` are all of them."""
+    """A distribution in seconds.  `values` are all of them, in order."""
 
     values: tuple[float, ...]
 
@@ -153,8 +152,8 @@ def report(results: Iterable[Record], bursts: tuple[Record, ...]) -> Report:
         tokens=dict(tokens),
         retried=flags["retried"],
         closed_by_budget=flags["closed_by_budget"],
-        ttft=Spread(tuple(ttft_s)),
-        total=Spread(tuple(total_s)),
+        ttft=Spread(tuple(sorted(ttft_s))),
+        total=Spread(tuple(sorted(total_s))),
         schemas=fields.found(),
         jobs=tuple(map(_job, last)),
         bursts=bursts,
@@ -214,7 +213,6 @@ def _job(record: Record) -> Job:
         status=record["status"],
         burst=record.get("burst"),
         slot=record.get("slot"),
-        node=str(record.get("node") or ""),
         ended=moment(record.get("ended_at")),
         queued_s=timing.get("queued_s") or 0.0,
         ttft_s=timing.get("ttft_s"),

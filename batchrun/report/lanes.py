@@ -41,7 +41,7 @@ def timeline(jobs: Iterable[Job], bursts: Sequence[Record]) -> Timeline:
     first = min(map(_slot_start, timed), default=0.0)
     starts = [(at, burst) for at, burst in starts if at + _seconds(burst, "wall") + _seconds(burst, "rest") >= first]
     placed = _placed(timed)
-    lanes = sorted({lane for lane, _ in placed}, key=_lane_order)
+    lanes = sorted({lane for lane, _ in placed}, key=int)
     return Timeline(
         tuple(lanes),
         tuple(bar for lane, job in placed for bar in _bars(lane, job, first)),
@@ -56,16 +56,15 @@ def timeline(jobs: Iterable[Job], bursts: Sequence[Record]) -> Timeline:
 
 def _placed(jobs: Sequence[Job]) -> list[tuple[str, Job]]:
     """Each job with its lane.  `jobs`: by start."""
-    free_at: dict[str, list[float]] = {}
+    ends: list[float] = []  # of the lanes that were made up
     placed = []
     for job in jobs:
         if job.slot is not None:
             slot = job.slot
         else:
-            ends = free_at.setdefault(job.node, [])
             slot = next((place for place, end in enumerate(ends) if end <= _slot_start(job) + 1e-6), len(ends))
             ends[slot : slot + 1] = [job.ended or 0.0]
-        placed.append((f"{job.node} {slot}".strip(), job))
+        placed.append((str(slot), job))
     return placed
 
 
@@ -91,8 +90,3 @@ def _slot_start(job: Job) -> float:
 def _seconds(burst: Record, name: str) -> float:
     value = burst["seconds"].get(name)
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _lane_order(lane: str) -> tuple[str, int]:
-    node, _, slot = lane.rpartition(" ")
-    return node, int(slot)
