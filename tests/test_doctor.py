@@ -233,6 +233,15 @@ def test_a_model_cut_short_should_be_fetched_again(folder: Path, known_builds: N
     assert problem["fix"].startswith("sha256sum short.gguf")
 
 
+def test_a_model_of_the_other_engine_should_run_on_that(folder: Path, known_builds: None) -> None:
+    (folder / "model").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (folder / "model" / name).touch()
+    (problem,) = problems(here(folder, "doctor", "--json", "--model", "model", engine="llamacpp"))
+    assert problem["what"] == "model model is an MLX folder, which llama.cpp cannot read (--model)"
+    assert problem["fix"] == "batchrun doctor --model model --engine mlx"
+
+
 def test_weights_that_can_be_opened_and_not_loaded_are_found_by_trying_them(folder: Path, known_builds: None) -> None:
     write_gguf(folder / "odd.gguf", Tiny(extra_tensor="strange.weight"))
     (problem,) = problems(here(folder, "doctor", "--json", "--model", "odd.gguf", engine="llamacpp"))

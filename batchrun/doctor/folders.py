@@ -33,7 +33,14 @@ def folders() -> Section:
 
 def _nearest(path: Path) -> Path:
     """The folder itself, or the one in which it would be made."""
-    return next(folder for folder in (path, *path.parents) if folder.exists())
+    return next((folder for folder in (path, *path.parents) if _is_there(folder)), Path("/"))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # in a folder that we may not search
+        return False
 
 
 def _refusal(folder: Path) -> OSError | None:

@@ -1,5 +1,8 @@
 """The model in use: where it is, what it may be used for, and what was measured of it on this machine."""
 
+import contextlib
+import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +14,7 @@ from batchrun.doctor.settings import BUILT_IN
 from batchrun.errors import ModelError
 from batchrun.heat import Power
 from batchrun.launcher import launcher
-from batchrun.models import EMBEDDED, is_here
+from batchrun.models import EMBEDDED, is_here, locate
 from batchrun.pacing import device_profile
 from batchrun.random_model import PREFIX as RANDOM
 
@@ -26,10 +29,10 @@ def opened(settings: Settings, origins: Mapping[str, str]) -> Parts | Section:
     try:
         return open_parts(settings)
     except ModelError as error:
-        what, _, fix = str(error).partition("; expected")[0].partition("; run: ")
+        what = re.split("; (?:expected|run:) ", str(error))[0]
         origin = origins.get("model", BUILT_IN)
         where = "" if origin == BUILT_IN else f" ({origin})"
-        problem = Problem(f"{what}{where}", fix or _mended(settings.model))
+        problem = Problem(f"{what}{where}", _fix(str(error), settings.model))
         return Section("model", [Fact("name", settings.model)], [problem])
 
 
@@ -69,21 +72,38 @@ def _fetch(name: str) -> str:
     return f"batchrun models pull {shlex.quote(name)}"
 
 
-def _mended(name: str) -> str:
-    """What helps where a model cannot be opened."""
-    is_there = not name.startswith(RANDOM) and (name.startswith("hf:") or Path(name).expanduser().is_file())
-    return download_again(name) if is_there else _another(name)
+def _fix(error: str, name: str) -> str:
+    """The command that an error names, or what helps a model that cannot be opened."""
+    command = error.partition("; run: ")[2]
+    engine = re.search(r"--engine \w+", error)
+    if command:
+        return command
+    if engine:
+        return f"batchrun doctor --model {shlex.quote(name)} {engine[0]}"
+    if error.startswith("--weights"):
+        return f"batchrun doctor --model {shlex.quote(name)} --weights as-is"
+    if "--no-flash" in error:
+        return f"batchrun doctor --model {shlex.quote(name)} --kv f16"
+    return download_again(name) if _located(name) else _another(name)
+
+
+def _located(name: str) -> Path | None:
+    try:
+        return locate(name)
+    except ModelError:
+        return None
 
 
 def _another(name: str) -> str:
     """A model that can be had: one beside the name that was given, or the embedded one."""
-    path = Path(name).expanduser()
-    for folder in (path, path.parent):
-        found = sorted(folder.glob("*.gguf")) if not name.startswith((RANDOM, "hf:")) and folder.is_dir() else []
-        near = [file for file in found if file != path]
-        if near:
-            return f"batchrun doctor --model {shlex.quote(str(near[0]))}"
-    return f"batchrun doctor --model {EMBEDDED}" if name != EMBEDDED else INSTALL_EMBEDDED
+    if name == EMBEDDED:
+        return INSTALL_EMBEDDED
+    path = Path(os.path.expanduser(name))
+    with contextlib.suppress(OSError):  # a name too long for a path, a folder that we may not look into
+        found = [file for folder in (path, path.parent) if folder.is_dir() for file in sorted(folder.glob("*.gguf"))]
+        if found and not name.startswith((RANDOM, "hf:")):
+            return f"batchrun doctor --model {shlex.quote(str(found[0]))}"
+    return f"batchrun doctor --model {EMBEDDED}"
 
 
 def _tuned(parts: Parts) -> Fact:
