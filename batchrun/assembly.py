@@ -44,16 +44,19 @@ def open_model(settings: Settings) -> Model:
 
         return FakeModel(FAKE_CONTEXT)
     path = _located(settings.model)
-    if not path.is_dir():
-        probe(path, identity(path), opened_folder())
     engine = engine_for(settings, path)
     return opened(settings, engine, path, _weights(path, settings, engine))
 
 
 def _located(name: str) -> Path:
+    """The model's file or folder.  A file was opened by a process of its own before anything here opens it."""
     if name.startswith(random_model.PREFIX):
-        return random_model.written(name, locate(EMBEDDED), cache_folder())
-    return locate(name)
+        path = random_model.written(name, locate(EMBEDDED), cache_folder())
+    else:
+        path = locate(name)
+    if not path.is_dir():
+        probe(path, identity(path), opened_folder())
+    return path
 
 
 def _weights(original: Path, settings: Settings, engine: str) -> Weights:
@@ -222,8 +225,12 @@ def open_worker(
     stopped: Callable[[], bool],
     overdue: Callable[[], bool],
     saw_step: Callable[[Work, float], None],
+    say: Callable[[str], None],
 ) -> Worker:
-    """Loads the weights, as `open_backend` does.  Raises ModelError, or Interrupted when it was stopped meanwhile."""
+    """Loads the weights, as `open_backend` does.  `say`: told what a user should know.
+
+    Raises ModelError, or Interrupted when it was stopped meanwhile.
+    """
     settings = parts.settings
     return Worker(
         open_backend(parts, load, stopped, overdue),
@@ -235,6 +242,7 @@ def open_worker(
         look_ahead=settings.lookup,
         fixed_width=settings.parallel is not None,
         saw_step=saw_step,
+        say=say,
     )
 
 

@@ -64,7 +64,7 @@ def calibrate(
         load = slot_plan(parts, max(request.need_tokens for request in requests), probes=True)
         began_s = time.monotonic()
         speed = SpeedSensor(StepFit(), sensors.contention, confirms=True)
-        worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step)
+        worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step, say)
         load_s = time.monotonic() - began_s
         try:
             rig = Rig(worker, speed, requests, time.monotonic, time.sleep)
@@ -73,7 +73,7 @@ def calibrate(
             worker.close()
     finally:
         parts.model.close()
-    supply = sensors.sense().supply.source
+    supply = sensors.supply().source
     profile = found.profile(parts, load, load_s, supply.value, launcher)
     profile = replace(profile, overhead=overhead(found.sample_s, requests, settings, load, profile))
     return Calibrated(profile, save(Key(original_identity(settings), supply, launcher), profile))
@@ -139,10 +139,10 @@ class Rig:
         self._sleep(seconds)
 
     def probe(self) -> Level:
-        self.probe_s()
+        self.probe_token_s()
         return self._speed.verdict.level
 
-    def probe_s(self) -> float | None:
+    def probe_token_s(self) -> float | None:
         """One probe's median token; None where there is no slot for it."""
         self._speed.begin_probe()
         seen = self._worker.probe()
@@ -195,7 +195,7 @@ class _Measured:
 
 
 def _measured(rig: Rig, plan: Plan, sensors: Sensors, say: Say) -> _Measured:
-    probes = [seconds for _ in range(PROBES) if (seconds := rig.probe_s())]
+    probes = [seconds for _ in range(PROBES) if (seconds := rig.probe_token_s())]
     say("running a sample of the jobs for their speeds")
     completions, sample_s = rig.run_once()
     answers: dict[str, list[int]] = {}

@@ -27,8 +27,8 @@ from batchrun.printable import printable
 from batchrun.prompts import Preparer
 from batchrun.result_lines import finished_keys
 from batchrun.source import all_lines
+from batchrun.window import MOST_JOBS as WINDOW_JOBS
 
-WINDOW_JOBS = 256  # prefixes are planned over as many jobs as a burst holds, about
 REJECTIONS_SHOWN = 20
 SCHEMAS_SHOWN = 10
 WORTH_CHANGING = 0.9  # another layout is recommended where it computes no more than this share of the tokens

@@ -112,6 +112,7 @@ def run(
     stats: model_options.Stats = None,
     fresh: model_options.Fresh = False,
     force: model_options.Force = False,
+    live: options.Live = False,
     config: model_options.Config = None,
 ) -> None:
     """Run the jobs of JOBS and write one result a line.
@@ -135,7 +136,7 @@ def run(
         retry_failed,
     )
     files = session.Files(tuple(jobs or ()), output, stats, state, tuple(documents or ()))
-    raise typer.Exit(session.run(settings, files, session.Options(taken, fresh, force, prune)))
+    raise typer.Exit(session.run(settings, files, session.Options(taken, fresh, force, prune, live)))
 
 
 @app.command(epilog="Example:  batchrun check jobs/contacts.jsonl")

@@ -77,7 +77,7 @@ def calibrate(
 
     flags = {"model": model, "engine": engine, "weights": weights, "parallel": parallel, "threads": threads}
     settings = resolve(flags, os.environ, config)
-    sensors = open_sensors()
+    sensors = open_sensors(threads=threads)
     sensors.settle()
     found = calibrating.calibrate(
         settings, jobs or [], sensors, launcher(), lambda text: print(text, file=sys.stderr), quick=quick

@@ -1,10 +1,10 @@
 """What a rewritten schema gives away about short answers: hints for the search of `closing.py`.  Pure."""
 
-import json
 from typing import Any
 
 from batchrun.closing import Hints
 from batchrun.formats import ENGINE_FORMATS
+from batchrun.json_place import spelled
 from batchrun.keywords import EXAMPLES
 from batchrun.pattern_tails import tails
 from batchrun.relaxing import parts
@@ -19,19 +19,18 @@ def hints_of(schema: Any) -> Hints:
     keys: set[bytes] = set()
     jumps: set[bytes] = set()
     for part in parts(schema):
-        keys |= {_spelled(name) + b'"' for name in part.get("required", ())}
+        keys |= {_bytes(name) + b'"' for name in part.get("required", ())}
         least = part.get("minLength", 0)
         jumps |= {b"a" * least} if least <= LONGEST_TEXT else set()
         texts = [value for value in part.get("enum", ()) if isinstance(value, str)]
-        jumps |= {_spelled(text) for text in sorted(texts, key=len)[:1]}
-        jumps |= {_spelled(text) for text in tails(part["pattern"])} if "pattern" in part else set()
-        jumps |= {_spelled(text) for text in part.get(EXAMPLES, ())}
+        jumps |= {_bytes(text) for text in sorted(texts, key=len)[:1]}
+        jumps |= {_bytes(text) for text in tails(part["pattern"])} if "pattern" in part else set()
+        jumps |= {_bytes(text) for text in part.get(EXAMPLES, ())}
         example = ENGINE_FORMATS.get(part.get("format", ""), "")
-        jumps |= {_spelled(example[at:]) for at in range(len(example))}
+        jumps |= {_bytes(example[at:]) for at in range(len(example))}
     shortest = sorted(jumps - {b""}, key=lambda jump: (len(jump), jump))
     return Hints(keys=frozenset(keys), jumps=tuple(shortest[:MOST_JUMPS]))
 
 
-def _spelled(text: str) -> bytes:
-    """A text as JSON spells it, without the quotes."""
-    return json.dumps(text, ensure_ascii=False).encode(errors="surrogatepass")[1:-1]
+def _bytes(text: str) -> bytes:
+    return spelled(text).encode(errors="surrogatepass")

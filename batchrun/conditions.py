@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchrun.governor import Allowance
-from batchrun.heat import Energy, Level, Reading, Sensed
+from batchrun.heat import JOULES_PER_WH, Energy, Level, Reading, Sensed
 from batchrun.speed import Speed
-
-JOULES_PER_WH = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

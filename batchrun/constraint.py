@@ -78,14 +78,14 @@ class Accepted:
     """What a grammar said to a drawn token.
 
     `forced`: tokens to append behind it, or in its place where it is `dropped`.  `ended`: nothing may follow.
-    `error`: the grammar gave up.  `closed`: from here on the answer is led to its end, or a part of it was.
+    `error`: the grammar gave up.  `closed`: why the answer is led to its end from here on, or a part of it was.
     """
 
     forced: tuple[int, ...] = ()
     ended: bool = False
     error: str | None = None
     dropped: bool = False
-    closed: Closed | None = None
+    closed: frozenset[Closed] = frozenset()
     thought: "Thought | None" = None
 
 

@@ -109,7 +109,7 @@ class Job:
     sampling: Sampling
     stop: tuple[str, ...]
     meta: Any
-    timeout_s: float | None = None  # from the moment it has a slot
+    timeout_s: float | None = None  # from the moment it has a slot, rests left out
     group: str | None = None  # the first good answer of a group ends its other jobs
 
 

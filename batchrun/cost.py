@@ -65,11 +65,6 @@ class Cost:
         self._seen = 0
         self._answer_share = 1.0
 
-    @property
-    def fitted(self) -> bool:
-        """Whether enough was seen to predict from."""
-        return self._seen >= SOLVE_EVERY
-
     def saw_step(self, done: Work, seconds: float) -> None:
         """Learns from one step."""
         if seconds <= 0:

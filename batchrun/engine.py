@@ -15,6 +15,7 @@ from batchrun.backends.base import Backend, Tokenizer
 from batchrun.core import Accepted, Completion, Drawn, Feed, FinishReason, Outcome, Request, Step, Timing, Usage
 from batchrun.cost import Cost, Work, work
 from batchrun.errors import BackendError
+from batchrun.glance import SlotNow, slots_now
 from batchrun.guide import Guide
 from batchrun.lookup import Record, Trail, chosen, matching
 from batchrun.prefix import Planned
@@ -88,6 +89,7 @@ class Engine:
         self._look_ahead = look_ahead and backend.limits.ahead
         self._trails = Record()
         self._failures = 0
+        self._last_step: Step | None = None
 
     @property
     def idle(self) -> bool:
@@ -129,6 +131,10 @@ class Engine:
         rows = self._scheduler.running_rows
         return [(sequence.request, sequence.admitted_s) for sequence in rows if sequence.request]
 
+    def slots_now(self) -> tuple[SlotNow, ...]:
+        """What each slot that is taken is doing."""
+        return slots_now(self._scheduler.sequences, self._last_step)
+
     def drop_waiting(self) -> list[Request]:
         """Forgets what has no slot yet."""
         return self._scheduler.drop_waiting()
@@ -145,6 +151,7 @@ class Engine:
         if self._look_ahead:
             self._propose()
         step = self._scheduler.plan(self._cost.pace(self._backend.limits.batch, self._width.rows))
+        self._last_step = step
         for sequence in self._scheduler.admitted:
             sequence.admitted_s = started_s
         try:
@@ -262,13 +269,12 @@ class Engine:
         if not own:
             return _Piece(finish=FinishReason.STOP)
         stop = sequence.request.job.stop if sequence.request else ()
-        stops = stop and self._stopped([*sequence.completion, *said, token], stop)
-        return _Piece(own, FinishReason.STOP if stops else None)
+        return _Piece(own, FinishReason.STOP if stop and self._stopped(sequence, [*said, token], stop) else None)
 
     def _guided(self, sequence: Sequence, said_tokens: int, own: tuple[int, ...], accepted: Accepted) -> "_Piece":
         """What a grammar made of a drawn token."""
         sequence.error = accepted.error
-        sequence.closed |= {accepted.closed} if accepted.closed else set()
+        sequence.closed |= accepted.closed
         tokens = (*(() if accepted.dropped else own), *accepted.forced)
         if accepted.thought:
             sequence.starts_answer(said_tokens + len(tokens), accepted.thought.constraint)
@@ -277,10 +283,10 @@ class Engine:
         finish = FinishReason.ERROR if accepted.error else FinishReason.STOP if ends else None
         return _Piece(tokens, finish, is_turn=bool(accepted.closed or accepted.thought))
 
-    def _stopped(self, completion: list[int], stop: tuple[str, ...]) -> bool:
-        """Whether the last token completes a stop string.  Looks at the end of the answer only."""
-        longest = max(len(text.encode()) for text in stop)
-        tail = self._tokenizer.decode(completion[-4 * longest - 16 :])
+    def _stopped(self, sequence: Sequence, said: list[int], stop: tuple[str, ...]) -> bool:
+        """Whether the last token said completes a stop string.  Looks at the end of the answer only."""
+        longest = 4 * max(len(text.encode()) for text in stop) + 16
+        tail = self._tokenizer.decode([*sequence.last_said(longest), *said])
         return any(text.encode() in tail for text in stop)
 
     def _tell(self, spoke: Iterable[Sequence]) -> None:
@@ -322,11 +328,16 @@ class Engine:
         )
 
     def _text(self, sequence: Sequence, request: Request) -> str:
-        """The answer as text: without what follows a stop string, and without half a character at a cut end."""
+        """The answer as text: without what follows a stop string, and without half a character at a cut end.
+
+        Who ends in the midst of thoughts has not answered.
+        """
+        if sequence.thinks:
+            return ""
         whole = sequence.finish is FinishReason.STOP
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = decoder.decode(self._tokenizer.decode(sequence.completion), final=whole)
-        if not request.grammar:
+        if not sequence.constraint:  # where a grammar rules, nobody looks for stop strings
             places = [text.find(stop) for stop in request.job.stop if stop in text]
             text = text[: min(places)] if places else text
         return text
@@ -351,10 +362,14 @@ class Engine:
                 self._scheduler.at(feed.slot).forced_s += model_s
 
     def _fail(self, error: BackendError) -> list[Completion]:
-        """The backend failed: its rows end as errors, its slots are emptied, and the queue goes on."""
+        """A step failed: its rows end as errors, its slots are emptied, and the queue goes on."""
         self._failures += 1
         if self._failures > FAILURES_TOLERATED:
             raise error
+        return self.lose_rows(error)
+
+    def lose_rows(self, error: BackendError) -> list[Completion]:
+        """The backend failed, in a step or in other hands: what its slots hold is not to be trusted."""
         completions = []
         for sequence in self._scheduler.abandon():
             sequence.finish, sequence.error = FinishReason.ERROR, str(error)

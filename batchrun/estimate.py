@@ -19,7 +19,7 @@ from batchrun.config import Settings
 from batchrun.core import Accepted, FinishReason, Limits, Outcome, Request
 from batchrun.cost import Cost, work
 from batchrun.device_profile import DeviceProfile, answer_key
-from batchrun.heat import Level
+from batchrun.heat import JOULES_PER_WH, Level
 from batchrun.pacing import governor
 from batchrun.prefix import Planned, plan
 from batchrun.scheduler import Scheduler
@@ -28,7 +28,6 @@ from batchrun.width import Width
 from batchrun.window import MOST_JOBS as WINDOW_JOBS
 
 MOST_JOBS = 2000  # walked through the scheduler; more than that are counted like these
-JOULES_PER_WH = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ CREEP, FIRST_CREEP = 0.04, 5.0  # of the duty, in one time constant after a touc
 MOST_CREEP = 0.05  # in one burst
 FIRST_REST_S = 5.0  # after heat that only a sensor saw
 LEAST_WORK_S = 0.5  # in a burst, however hot: a run must go on
+LEAST_REST_S = 0.001  # less than that is rounding, and no clock would show that it passed
 CRITICAL_REST_S = 10.0  # between two looks at a machine that is critically hot
 
 
@@ -165,7 +166,7 @@ class HeatGovernor:
         if self._model:
             self._model.rested(rested_s)
         resting_s = (self._resting_s or 0.0) + rested_s
-        if level < Level.HOT or (level < Level.CRITICAL and resting_s >= self._bounds.most_rest_s):
+        if level < Level.HOT or (level < Level.CRITICAL and resting_s >= self._bounds.most_rest_s - LEAST_REST_S):
             if level < Level.HOT and self._resting_s is not None:
                 self._release = min(MOST_RELEASE, self._release + RELEASE_UP)
             self._resting_s = None

@@ -10,9 +10,9 @@ from itertools import combinations
 from typing import Any
 
 from batchrun.grammar_subschema import Subschema, all_of, any_of
+from batchrun.keywords import KINDS
 
 DEEPEST = 6
-KINDS = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 SAYS_NOTHING = frozenset({"title", "description", "default", "examples", "$comment", "deprecated"})
 
 
@@ -122,7 +122,7 @@ def _other_kinds(kinds: str | list[str]) -> Any | None:
     named = {kinds} if isinstance(kinds, str) else set(kinds)
     if "integer" in named and "number" not in named:
         return None  # numbers that are not whole have no name
-    rest = KINDS - named - {"integer"}
+    rest = set(KINDS) - named
     return {"type": sorted(rest)} if rest else False
 
 
@@ -171,7 +171,7 @@ def kinds_of(schema: dict[str, Any]) -> frozenset[str]:
     """The kinds of values that a rewritten schema lets through, by its own words.  A whole number is a number."""
     if "enum" in schema:
         return frozenset(map(_kind, schema["enum"]))
-    kinds = schema.get("type", sorted(KINDS))
+    kinds = schema.get("type", KINDS)
     named = {kinds} if isinstance(kinds, str) else set(kinds)
     return frozenset("number" if kind == "integer" else kind for kind in named)
 

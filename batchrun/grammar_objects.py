@@ -11,6 +11,7 @@ from typing import Any
 
 from batchrun.grammar_subschema import Subschema, all_of, any_of
 from batchrun.grammar_values import IN_PLACE
+from batchrun.keywords import KINDS
 
 MOST_DEPENDENCIES = 5
 """Alternatives multiply: more than these in one schema are left to the check."""
@@ -19,7 +20,7 @@ MOST_CHOICES = 32
 MOST_PROPERTIES = 1000
 """Of one object: what the engine takes for them grows with their square."""
 
-NO_OBJECT = {"type": ["null", "boolean", "number", "string", "array"]}
+NO_OBJECT = {"type": [kind for kind in KINDS if kind != "object"]}
 
 
 def properties(sub: Subschema) -> None:

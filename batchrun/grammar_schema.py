@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchrun import grammar_logic, grammar_objects, grammar_values
-from batchrun.grammar_subschema import Oracles, Scope, Subschema, escaped
+from batchrun.grammar_subschema import Oracles, Scope, Subschema
 from batchrun.grounding import KEYWORD
 from batchrun.keywords import FLOW, HOLDERS, Keyword, Treatment
+from batchrun.schema_walk import pointer, subschemas
 
 RULES: dict[str, Callable[[Subschema], Any]] = {
     **grammar_values.RULES,
@@ -147,8 +148,9 @@ class Rewriting:
         beside = schema.keys() - (LISTS if "const" not in schema or "enum" not in schema else {"const"})
         if beside & sub.scope.asserting:
             values = [value for value in values if self.oracles.admits(schema, value)]
-        if schema.get(KEYWORD) is True:
-            sub.leave(KEYWORD, "of listed values")
+        for name in beside & (sub.scope.asserting | ALWAYS):
+            if any("$ref" in part or part.get(KEYWORD) is True for _, part in subschemas({name: schema[name]})):
+                sub.leave(name, "of listed values")  # whoever is asked about this part alone cannot tell
         return {"enum": values}
 
 
@@ -160,4 +162,4 @@ def pointers(value: Any, place: str = "") -> Iterator[tuple[int, str]]:
         if isinstance(value, dict | list):
             yield id(value), place
             parts = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting += [(part, f"{place}/{escaped(str(key))}") for key, part in parts]
+            waiting += [(part, place + pointer((key,))) for key, part in parts]

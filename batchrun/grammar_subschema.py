@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from batchrun.keywords import Treatment
+from batchrun.schema_walk import pointer
 
 
 class Scope(Protocol):
@@ -80,7 +81,7 @@ class Subschema:
         return self.whole.rewritten(schema, self.scope, self.at(*path))
 
     def at(self, *path: str | int) -> str:
-        return self.place + "".join(f"/{escaped(str(part))}" for part in path)
+        return self.place + pointer(path)
 
     def joined(self) -> Any:
         """The outcome: `out` with `parts` beside it."""
@@ -106,8 +107,3 @@ def any_of(branches: Iterable[Any]) -> Any:
     if any(branch is True for branch in kept) or not kept:
         return bool(kept)
     return kept[0] if len(kept) == 1 else {"anyOf": kept}
-
-
-def escaped(part: str) -> str:
-    """A part of a JSON pointer (RFC 6901)."""
-    return part.replace("~", "~0").replace("/", "~1")

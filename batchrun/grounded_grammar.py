@@ -9,10 +9,18 @@ import json
 from typing import Any
 
 from batchrun.grounding import KEYWORD, Document
+from batchrun.json_place import spelled
+from batchrun.relaxing import parts
 
 WRITTEN_OUT = frozenset({"$defs", "$ref", "anyOf", "type", "properties", "required", "additionalProperties", "items"})
 COUNTS = frozenset({"minItems", "maxItems"})
 LENGTHS = frozenset({"minLength", "maxLength"})
+INSIDE = {
+    "object": ("properties", "patternProperties", "additionalProperties"),
+    "array": ("items", "prefixItems"),
+}
+"""Keywords that say what is inside of a value, by its kind."""
+
 MOST_CHARACTERS = 200_000
 """Of a document whose parts the guide spells.  Beyond, the check after decoding is left alone with it."""
 
@@ -35,19 +43,20 @@ class _Writer:
         self._schema = schema
         self._defs: dict[str, Any] = schema.get("$defs", {})
         self._rules: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # of rules, by what they say
         self._terminals: dict[str, str] = {}
-        self._leads: dict[str, bool] = {}
+        self._leading = _leading(self._defs)
 
     def whole(self, document: Document) -> str:
         start = self._rule({name: value for name, value in self._schema.items() if name != "$defs"})
-        chunks = [_spelled(piece) for piece, _, _ in document.pieces]
+        chunks = [spelled(piece) for piece, _, _ in document.pieces]
         lines = [f"start: {start}", *(f"{name}: {body}" for name, body in {**self._rules, **self._terminals}.items())]
         lines.append("SUBSTRING: %regex " + json.dumps({"substring_chunks": chunks}, ensure_ascii=False))
         return "\n".join(lines) + "\n"
 
     def _rule(self, node: Any) -> str:
         """The name of a rule, or of a terminal, for a node."""
-        if not self._leads_there(node, frozenset()):
+        if not self._leads_there(node):
             return self._add(self._json(node))
         if "$ref" in node:
             return self._referred(node)
@@ -66,13 +75,16 @@ class _Writer:
         return self._add(" | ".join(ways))
 
     def _kind(self, kind: str, node: dict[str, Any]) -> str:
+        """One kind of values of a node.  What is said inside of another kind is nothing to it."""
         if kind == "string" and node.get(KEYWORD) is True:
             return self._verbatim(node)
-        if kind == "object" and "properties" in node:
+        if not self._leads_there({name: node[name] for name in INSIDE.get(kind, ()) if name in node}):
+            return self._add(self._json({**node, "type": kind}))
+        if kind == "object" and "properties" in node and not self._leads_there(node.get("additionalProperties")):
             return self._object(node)
         if kind == "array" and "items" in node and "prefixItems" not in node:
             return self._array(node)
-        return self._add(self._json({**node, "type": kind}))
+        raise NotWritten
 
     def _verbatim(self, node: dict[str, Any]) -> str:
         least, most = node.get("minLength", 0), node.get("maxLength", "")
@@ -90,7 +102,10 @@ class _Writer:
         return self._add(f'"[" {item} {more} "]"' if least else f'"[" ({item} {more})? "]"')
 
     def _object(self, node: dict[str, Any]) -> str:
-        """Properties in their order.  `later` rules follow a property, the others begin the object."""
+        """The listed properties in their order, and no others, whatever else the schema would let in.
+
+        `later` rules follow a property, the others begin the object.
+        """
         required = set(node.get("required", ()))
         members = [(name, value) for name, value in node["properties"].items() if value is not False]
         if required - {name for name, _ in members}:
@@ -107,7 +122,7 @@ class _Writer:
         return self._add(f'"{{" {first} "}}"')
 
     def _referred(self, node: dict[str, Any]) -> str:
-        name = node["$ref"].removeprefix("#/$defs/")
+        name = _referred_name(node)
         if node.keys() - {"$ref"}:
             raise NotWritten
         rule = f"definition_{name}"
@@ -116,18 +131,9 @@ class _Writer:
             self._rules[rule] = self._rule(self._defs[name])
         return rule
 
-    def _leads_there(self, node: Any, seen: frozenset[str]) -> bool:
+    def _leads_there(self, node: Any) -> bool:
         """Whether a verbatim string stands in a node or behind its references."""
-        if isinstance(node, list):
-            return any(self._leads_there(part, seen) for part in node)
-        if not isinstance(node, dict):
-            return False
-        name = str(node.get("$ref", "")).removeprefix("#/$defs/")
-        if name in self._defs and name not in seen and self._leads_there(self._defs[name], seen | {name}):
-            return True
-        return node.get(KEYWORD) is True or any(
-            self._leads_there(part, seen) for key, part in node.items() if key not in ("enum", "$defs")
-        )
+        return any(part.get(KEYWORD) is True or _referred_name(part) in self._leading for part in parts(node))
 
     def _json(self, node: Any) -> str:
         node = {} if node is True else node
@@ -138,14 +144,29 @@ class _Writer:
         return "%json " + json.dumps({**node, **defs, **options}, ensure_ascii=False)
 
     def _add(self, body: str) -> str:
-        name = next((known for known, text in self._rules.items() if text == body), f"r{len(self._rules)}")
+        name = self._names.setdefault(body, f"r{len(self._rules)}")
         self._rules[name] = body
         return name
 
 
-def _spelled(text: str) -> str:
-    """A text as it stands inside a JSON string."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
+def _leading(defs: dict[str, Any]) -> frozenset[str]:
+    """The definitions in which, or behind whose references, a verbatim string stands."""
+    referring: dict[str, set[str]] = {}
+    waiting = []
+    for name, definition in defs.items():
+        for part in parts(definition):
+            referring.setdefault(_referred_name(part), set()).add(name)
+            waiting += [name] if part.get(KEYWORD) is True else []
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        waiting += referring.get(name, set()) - found
+        found.add(name)
+    return frozenset(found)
+
+
+def _referred_name(node: dict[str, Any]) -> str:
+    return str(node.get("$ref", "")).removeprefix("#/$defs/")
 
 
 def _quoted(text: str) -> str:

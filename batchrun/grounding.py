@@ -9,6 +9,8 @@ import unicodedata
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from batchrun.schema_walk import rebuilt, subschemas
+
 KEYWORD = "x-verbatim"
 FORM: Final = "NFKC"
 
@@ -55,43 +57,37 @@ def normalised(text: str) -> str:
 
 def demands_document(schema: Any) -> bool:
     """Whether a schema demands that something stands in the document."""
-    waiting = [schema]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if value.get(KEYWORD) is True:
-                return True
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-    return False
+    return any(part.get(KEYWORD) is True for _, part in subschemas(schema))
 
 
 def without_demands(schema: Any) -> Any:
     """A schema that demands nothing of the document."""
-    if isinstance(schema, list):
-        return [without_demands(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: without_demands(part) for key, part in schema.items() if key != KEYWORD or isinstance(part, dict)}
+    out = rebuilt(schema, lambda _, part: without_demands(part))
+    return {key: part for key, part in out.items() if key != KEYWORD or isinstance(part, dict)}
 
 
 def misuse(schema: Any) -> str | None:
     """The JSON pointer of a demand that means nothing: it is neither true nor false, or stands at no string."""
-    waiting = [("", schema)]
-    while waiting:
-        place, value = waiting.pop()
-        if isinstance(value, dict):
-            wanted, kinds = value.get(KEYWORD), value.get("type", "string")
-            strays = wanted is True and "string" not in (kinds if isinstance(kinds, list) else [kinds])
-            if strays or not isinstance(
-                wanted, bool | dict | None
-            ):  # an object is the schema of a property of that name
-                return f"{place}/{KEYWORD}"
-            waiting += [(f"{place}/{key}", part) for key, part in value.items()]
-        elif isinstance(value, list):
-            waiting += [(f"{place}/{number}", part) for number, part in enumerate(value)]
+    for place, part in subschemas(schema):
+        wanted, kinds = part.get(KEYWORD), part.get("type", "string")
+        strays = wanted is True and "string" not in (kinds if isinstance(kinds, list) else [kinds])
+        if strays or not isinstance(wanted, bool | dict | None):  # an object may be the schema of something so called
+            return f"{place}/{KEYWORD}"
     return None
+
+
+def marked(schema: Any, name: str) -> Any:
+    """A schema whose demands are said as a format of that name, beside the format that may stand there."""
+    if not isinstance(schema, dict):
+        return schema
+    out = rebuilt(schema, lambda _, part: marked(part, name))
+    if out.get(KEYWORD) is not True:
+        return out
+    if "format" in out:
+        return {**out, "allOf": [*out.get("allOf", ()), {"format": name}]}
+    return {**out, "format": name}
 
 
 def _pieces(text: str) -> list[tuple[str, int, int]]:

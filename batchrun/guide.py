@@ -10,6 +10,7 @@ llguidance never raises for a bad grammar or token; every answer here is asked f
 from collections import OrderedDict
 from collections.abc import Sequence as Seq
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ class Engine:
     def __init__(self, tokenizer: LLTokenizer) -> None:
         self.tokenizer = tokenizer
         self.byte_tokenizer = LLTokenizer("byte")
-        self._refusals: OrderedDict[str, str] = OrderedDict()
+        self._refusals: OrderedDict[bytes, str] = OrderedDict()  # by the hash of the grammar: one may take megabytes
         self._byte_tokens: dict[int, list[int]] = {}
         self._last: tuple[str, Any] = ("", None)  # the last grammar that was asked about: it is the one to be used next
 
@@ -140,7 +141,8 @@ class Engine:
     def refusal(self, schema: Any) -> str:
         """Why a JSON Schema is refused; empty if it is taken.  A grammar that allows nothing is refused too."""
         grammar = _grammar(Language.JSON_SCHEMA, schema)
-        known = self._refusals.get(grammar)
+        key = blake2b(grammar.encode(), digest_size=16).digest()
+        known = self._refusals.get(key)
         if known is None:
             matcher = LLMatcher(self.byte_tokenizer, grammar, log_level=0)
             if not matcher.is_error():
@@ -149,7 +151,7 @@ class Engine:
                 opened.consume_tokens(opened.compute_ff_tokens())
                 opened.compute_bitmask()  # and one that is too much for it behind its beginning
                 matcher = opened if opened.is_error() else matcher
-            known = self._refusals[grammar] = str(matcher.get_error())
+            known = self._refusals[key] = str(matcher.get_error())
             self._last = (grammar, matcher)
             if len(self._refusals) > REFUSALS_KEPT:
                 self._refusals.popitem(last=False)
@@ -184,11 +186,12 @@ class CompiledSchema:
 
     def __init__(self, engine: Engine, schema: Schema, document: str | None = None, *, closes: bool = True) -> None:
         source = grammar_source(schema, engine.refusal, document)
-        if schema.is_json and source.language is Language.LARK and engine.matcher(source, of_bytes=True).is_error():
+        self._bytes = engine.matcher(source, of_bytes=True)
+        if schema.is_json and source.language is Language.LARK and self._bytes.is_error():
             source = grammar_source(schema, engine.refusal)  # without the document it may do
+            self._bytes = engine.matcher(source, of_bytes=True)
         self.keywords: tuple[Keyword, ...] = source.keywords
         self._matcher = engine.matcher(source)
-        self._bytes = engine.matcher(source, of_bytes=True)
         self.opening: tuple[int, ...] = ()
         self.opening = tuple(self._opened(schema))
         self._said = engine.bytes_of(list(self.opening))

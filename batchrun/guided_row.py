@@ -107,11 +107,11 @@ class BudgetedRow(Row):
         self._stand.move(spelled)
         self._home = rest
         ended = self.matcher.is_stopped() or not left_then
-        return Accepted(tuple(forced), ended=ended, closed=self._ended().closed if ended else None)
+        return Accepted(tuple(forced), ended=ended, closed=self._ended().closed if ended else frozenset())
 
     def _ended(self) -> Accepted:
         """Nothing is left of the budget: the answer is complete, and may have had more to say."""
-        return Accepted(ended=True, closed=None if self.matcher.is_stopped() else Closed.BUDGET)
+        return Accepted(ended=True, closed=frozenset() if self.matcher.is_stopped() else frozenset({Closed.BUDGET}))
 
     def _end_runaway(self, left: int) -> Accepted:
         """Ends the string or number, for the answer to go on; an answer that ran away before is closed."""
@@ -127,16 +127,16 @@ class BudgetedRow(Row):
         self._stand.move(self._home[:end])
         self._home = rest
         if self.matcher.is_stopped():
-            return Accepted(tuple(tokens), ended=True, closed=Closed.RUNAWAY)
+            return Accepted(tuple(tokens), ended=True, closed=frozenset({Closed.RUNAWAY}))
         on = self._forced_within(left_then)
-        return Accepted((*tokens, *on.forced), ended=on.ended, error=on.error, closed=Closed.RUNAWAY)
+        return Accepted((*tokens, *on.forced), ended=on.ended, error=on.error, closed=on.closed | {Closed.RUNAWAY})
 
     def _close(self, why: Closed, left: int, *, dropped: bool) -> Accepted:
         """Leads the row home from where it is.  `dropped`: the drawn token went too far and does not stand."""
         home = self._homes.valid(self._stand, self._home, left)
         self._homeward = Homeward(self.matcher, self._stand, self._homes, home)
         led = self._homeward.go(left, at_once=dropped)
-        return Accepted(led.forced, ended=led.ended, error=led.error, dropped=dropped, closed=why)
+        return Accepted(led.forced, ended=led.ended, error=led.error, dropped=dropped, closed=frozenset({why}))
 
 
 def first_line(text: str) -> str:

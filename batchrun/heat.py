@@ -7,6 +7,8 @@ level of its own, never the cool one.
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+JOULES_PER_WH = 3600.0
+
 
 class Level(IntEnum):
     """How near to its limit a machine is; the worst of several is their `max`, so what is known outranks UNKNOWN."""
@@ -46,14 +48,19 @@ NOTHING_READ = Reading("none", Level.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Counters of what slows a machine without heating it, since some moment; None where one cannot be read."""
+    """Counters of what slows a machine without heating it, since some moment; None where one cannot be read.
 
-    quota_s: float | None = None  # held back by a CPU quota, summed over processors
-    pressure_s: float | None = None  # some task waited for a processor
-    others_s: float | None = None  # all processors, taken by other processes
-    steal_s: float | None = None  # taken by the host of this virtual machine, summed over processors
+    All are seconds that one thread may have waited.  What other processes took says how long our threads waited at
+    most, and not that they did; our own children are none of them.
+    """
+
+    quota_s: float | None = None  # held back by a CPU quota
+    pressure_s: float | None = None  # some task waited for a processor: for another process, or for another of ours
+    others_s: float | None = None  # taken by other processes, on the mean of all processors
+    steal_s: float | None = None  # taken by the host of this virtual machine
     stall_s: float | None = None  # waited for memory: swapping, or weights read from disk again
     power_s: float | None = None  # an accelerator held back by its power limit
+    processors: int = 1  # that `others_s` is the mean of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,17 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy spent since the sensors were opened, and how it was measured; None where nothing measures it."""
+    """Energy spent since the sensors were opened, and how it was measured; None where nothing measures it.
+
+    No joules beside a method: that one counts as soon as its device is at work.
+    """
 
     joules: float | None = None
     method: str = "none"
+
+    @property
+    def measurable(self) -> bool:
+        return self.joules is not None or self.method != "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class HeatModel:
         self.heat = max(self.heat, math.exp(-rested_s / self.time_constant_s))
 
     def stands_more(self, share: float) -> None:
-        """It did not throttle where it was expected to: it stands more, or (a negative share) less, than believed."""
+        """It did not throttle where it was expected to: it stands more than believed, by this share."""
         self._believe(self.duty * (1 + share))
 
     def rest_to(self, heat: float) -> float:

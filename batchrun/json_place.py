@@ -1,10 +1,11 @@
-"""Where in a JSON text one stands, kept byte by byte.  Pure; knows nothing of schemas.
+"""Where in a JSON text one stands, kept byte by byte, and how it spells text.  Pure; knows nothing of schemas.
 
 A `Place` is what matters of a text for what may follow: the containers that are open, with the last key or the number
 of elements of each, and how far a string or a number has come.  Two texts that end in the same place are as good as
 equal to whoever looks for the shortest way to an end.
 """
 
+import json
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -95,3 +96,8 @@ def _between(inside: Container | None, byte: int) -> Place:
     if byte == COLON or byte in SPACE:
         return Place(inside)
     return Place(inside, Phase.SCALAR, 1)
+
+
+def spelled(text: str) -> str:
+    """A text as it stands inside a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]

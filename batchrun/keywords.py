@@ -29,6 +29,9 @@ class Keyword:
     note: str = ""
 
 
+KINDS = ("null", "boolean", "number", "string", "array", "object")
+"""Of JSON values.  A schema may also name `integer`: numbers that are whole."""
+
 HOLDERS = frozenset({"$defs", "definitions", "$vocabulary"})
 """Keywords that say nothing of themselves: what they hold counts where it is referred to."""
 

@@ -7,6 +7,7 @@ what the identity needs.
 
 import hashlib
 import importlib.util
+from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -94,21 +95,26 @@ def identity(path: Path) -> str:
 
 
 def _file_identity(path: Path) -> str:
-    """Its size, its first 4 MiB (all metadata of a GGUF), and 256 samples over the rest.
+    try:
+        stat = path.stat()
+        return _sampled_hash(path, stat.st_size, stat.st_mtime_ns)
+    except OSError as error:
+        raise ModelError(f"model {path} could not be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=64)  # a start asks several times
+def _sampled_hash(path: Path, size: int, modified_ns: int) -> str:
+    """Of its size, its first 4 MiB (all metadata of a GGUF), and 256 samples over the rest.
 
     A whole hash of a 40 GB file would cost half a minute at every start; two files that differ in weights differ all
     over, so samples find it.
     """
-    try:
-        size = path.stat().st_size
-        digest = hashlib.sha256(str(size).encode())
-        with path.open("rb") as file:
-            digest.update(file.read(HEAD_BYTES))
-            for place in range(SAMPLES):
-                file.seek(size * place // SAMPLES)
-                digest.update(file.read(SAMPLE_BYTES))
-    except OSError as error:
-        raise ModelError(f"model {path} could not be read: {error.strerror}") from error
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(HEAD_BYTES))
+        for place in range(SAMPLES):
+            file.seek(size * place // SAMPLES)
+            digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
 

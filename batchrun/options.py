@@ -75,6 +75,10 @@ State = Annotated[
     Path | None, typer.Option(help="Folder for the journal of a run whose results go elsewhere: makes it resumable.")
 ]
 Prune = Annotated[bool, typer.Option("--prune", help="Move away results of jobs that are no longer in the input.")]
+Live = Annotated[
+    bool,
+    typer.Option("--live", help="Show slots, burst, heat and speed while it runs, on a terminal; else a bar."),
+]
 MaxFailures = Annotated[str | None, typer.Option(help="Stop when more results than that are not ok: 20, or 5%.")]
 DeadlineAt = Annotated[str | None, typer.Option("--deadline", help="Stop then: 6h, 06:00, or 2026-12-01T06:00.")]
 Isolate = Annotated[

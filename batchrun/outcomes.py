@@ -23,6 +23,7 @@ from batchrun.core import (
 from batchrun.cutting import Span, place_in_whole
 from batchrun.errands import Errand, Errands
 from batchrun.errors import JobError
+from batchrun.glance import Glance
 from batchrun.journal import Journal
 from batchrun.journal_index import REUSABLE
 from batchrun.results import from_record, judge, reject
@@ -44,8 +45,8 @@ class Watch(Protocol):
         """A job got its result, or (None) was found done."""
         ...
 
-    def tick(self) -> None:
-        """Time has passed."""
+    def tick(self, look: Callable[[], Glance]) -> None:
+        """Time has passed.  `look`: what goes on now; it takes a while, and is for those who show it."""
         ...
 
 
@@ -146,7 +147,7 @@ class Outcomes:
             result = _in_whole(result, errand.document["pieces"])
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
-        elif again := self._retries.next_try(completion, result, context):
+        elif again := self._next_try(completion, result, context):
             self.errands.renew(request, again)
             self.again.append((burst, again))
             self.summary.tried_again += 1
@@ -154,6 +155,12 @@ class Outcomes:
         self.errands.remove(request)
         self._deliver(errand, result)
         return Settled(result)
+
+    def _next_try(self, completion: Completion, result: Result, context: int) -> Request | None:
+        """Another try, unless its group has an answer by now: then nobody waits for a better one."""
+        if self.errands.winner(completion.request.job.group) is not None:
+            return None
+        return self._retries.next_try(completion, result, context)
 
     def end_unrun(self, request: Request) -> None:
         """A request is given up before it had a slot: its group has an answer."""

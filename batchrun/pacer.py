@@ -9,16 +9,20 @@ from typing import Protocol
 
 from batchrun.conditions import Conditions, Pace, conditions
 from batchrun.cost import Work
+from batchrun.glance import PaceNow
 from batchrun.governor import Allowance, Governor
-from batchrun.heat import Contention, Level, Sensed
+from batchrun.heat import Contention, Level, Sensed, Supply
 from batchrun.probe import Probe
 from batchrun.speed import Speed, SpeedSensor
 from batchrun.trust import Trust
 
 LOOK_EVERY_S = 1.0
-PROBE_SHARE = 0.005  # of working time that probes may take while all is well
+PROBE_SHARE = 0.005  # of working time that probes may take while it is not hot
+FIRST_PROBE_S = 3.0  # of work before the first one: no machine is hot by then, and shorter runs need none
 CRITICAL_PATIENCE_S = 1800.0
 SHORT_REST_S = 10.0  # one that the machine is kept awake through
+CURE_S = 100.0  # of rest that would have cured heat
+UNDOES = 10.0  # seconds of such rest that one second of work undoes
 
 
 class Sensors(Protocol):
@@ -26,7 +30,11 @@ class Sensors(Protocol):
 
     def sense(self) -> Sensed: ...
 
-    def contention(self) -> Contention: ...
+    def contention(self) -> Contention | None: ...
+
+    def supply(self) -> Supply:
+        """Where the current comes from; waits for a first answer."""
+        ...
 
 
 class Blind:
@@ -37,6 +45,9 @@ class Blind:
 
     def contention(self) -> Contention:
         return Contention()
+
+    def supply(self) -> Supply:
+        return Supply()
 
 
 class Awake(Protocol):
@@ -71,10 +82,12 @@ class Pacer:
         self._sensed = sensors.sense()
         self._before = self._sensed
         self._began_s: float | None = None
-        self._worked_since_probe_s: float | None = None  # None: there was no probe yet
-        self._probe_s = 0.0  # what the last one took
+        self._first_is_due = True  # there was no probe yet
+        self._worked_since_probe_s = self._probe_s = 0.0  # what the last one took
         self._rested_s = 0.0  # before the burst that runs
+        self._cure_s = 0.0  # rested, less what work undid
         self._fired = ""  # what ended the burst
+        self._rest_why = ""
         self.draining = False  # critically hot: nothing more is admitted, what runs may end
 
     # -- what is known now
@@ -108,6 +121,18 @@ class Pacer:
         """The worst of sensors and speed."""
         return max(self._trust.worst(self._sensed.readings).level, self.verdict.level)
 
+    def glance(self) -> PaceNow:
+        now_s, began_s = self._clock(), self._began_s
+        return PaceNow(
+            worked_s=None if began_s is None else now_s - began_s,
+            allowed_s=self._governor.allowance.seconds,
+            rest_s=0.0 if began_s is not None else max(0.0, self._rest_until_s - now_s),
+            why=self._rest_why,
+            level=self.level,
+            reading=self._trust.worst(self._sensed.readings),
+            speed=self.verdict,
+        )
+
     @property
     def gives_up(self) -> str:
         """Why a run should not wait any longer, or nothing."""
@@ -134,6 +159,9 @@ class Pacer:
         """Whether the burst must end at this token boundary.  Runs a probe where steps alone are slow."""
         assert self._began_s is not None, "a burst runs"
         self._look()
+        worked_s = self._clock() - self._began_s
+        if self._speed and self.probes and self._first_is_due and self._first_is_paid(worked_s):
+            self._run(probe, self._speed)
         if self._speed and self._speed.suspicious:
             self._speed.confirm(*(probe() or ()))
         level = self.level
@@ -146,8 +174,9 @@ class Pacer:
             self._fired = self._hottest
         return over
 
-    def close(self, *, more: bool) -> Conditions:
-        """The burst ended; `more` says whether another is to come, which a rest would part from it."""
+    def close(self, *, more: bool, ready: bool = True) -> Conditions:
+        """The burst ended; `more` says whether another is to come, which a rest would part from it, and `ready`
+        whether there is something to do now: a machine that waits for input may sleep."""
         assert self._began_s is not None, "a burst ran"
         self._look(now=True)
         level, now_s = self.level, self._clock()
@@ -156,14 +185,15 @@ class Pacer:
         worked_s = now_s - self._began_s
         rest_s = self._governor.worked(worked_s, level, slow=self.verdict.level >= Level.HOT)
         rest_s = rest_s if more else 0.0
-        seen = conditions(self._pace(worked_s, rest_s, level), self._before, self._sensed)
+        pace = self._pace(worked_s, rest_s, level)
+        self._rest_why = pace.why
+        seen = conditions(pace, self._before, self._sensed)
         self._trust.judge(self._sensed.readings, self.verdict)
-        if self._worked_since_probe_s is not None:
-            self._worked_since_probe_s += worked_s
+        self._worked_since_probe_s += worked_s
         self._began_s, self._idle_since_s, self._rest_until_s = None, now_s, now_s + rest_s
-        self._rested_s = 0.0
+        self._rested_s, self._cure_s = 0.0, max(0.0, self._cure_s - UNDOES * worked_s)
         self.draining = False
-        if self._awake and rest_s > SHORT_REST_S:
+        if self._awake and (rest_s > SHORT_REST_S or not ready):
             self._awake.release()
         return seen
 
@@ -176,16 +206,19 @@ class Pacer:
             return self._rest_until_s - now_s
         rested_s = now_s - self._idle_since_s
         self._rested_s += rested_s
+        self._cure_s += rested_s
         if self._speed and self.probes and self._probe_is_due:
             self._run(probe, self._speed)
         self._look(now=True)
         before = self.level
         more_s = self._governor.rested(rested_s, before, slow=self.verdict.level >= Level.HOT)
         self._trust.judge(self._sensed.readings, self.verdict, self._rested_s)
-        if not more_s and before >= Level.HOT and self._speed and self.verdict.cause == "heat":
-            self._speed.rebase()  # so much rest would have cured heat
+        if not more_s and self._cure_s >= CURE_S and self._speed and self.verdict.cause == "heat":
+            self._speed.rebase()  # so much rest would have cured heat; what a user's own law allows may not
+            self._cure_s = 0.0
         self._idle_since_s = self._clock()
         self._rest_until_s = self._idle_since_s + more_s
+        self._rest_why = self._why(more_s, before)
         return more_s
 
     def finish(self) -> None:
@@ -195,23 +228,32 @@ class Pacer:
 
     @property
     def _probe_is_due(self) -> bool:
-        """Always while the machine is not known to be cool; else when the last one is paid for."""
-        worked_s = self._worked_since_probe_s
-        return worked_s is None or self.verdict.level is not Level.COOL or self._probe_s <= PROBE_SHARE * worked_s
+        """Always where it can end a rest: something says hot, and speed does not deny it; else when it is paid for."""
+        if self.level >= Level.HOT and self.verdict.level is not Level.COOL:
+            return True
+        paid = self._probe_s <= PROBE_SHARE * self._worked_since_probe_s
+        return self._first_is_paid() if self._first_is_due else paid
+
+    def _first_is_paid(self, worked_s: float = 0.0) -> bool:
+        """`worked_s`: in the burst that runs."""
+        return self._worked_since_probe_s + worked_s >= FIRST_PROBE_S
 
     def _run(self, probe: Callable[[], Probe | None], speed: SpeedSensor) -> None:
         """Runs one, and another if it is slow out of the blue: chance makes a probe slower and never faster."""
         surprise = speed.verdict.level < Level.HOT
+        self._first_is_due = False
         speed.begin_probe()
         seen = probe()
         if seen is None:
             speed.forget()
             return
-        self._worked_since_probe_s, self._probe_s = 0.0, seen.total_s
-        self._governor.heated(seen.total_s)
+        took_s = seen.total_s
         if surprise and speed.is_slow(seen.token_s) and (again := probe()):
-            self._governor.heated(again.total_s)
+            took_s += again.total_s
             seen = min(seen, again)
+        self._worked_since_probe_s, self._probe_s = 0.0, took_s
+        if self._began_s is None:  # else it is part of the burst
+            self._governor.heated(took_s)
         speed.saw_probe(*seen)
 
     # -- sensors

@@ -26,7 +26,7 @@ def paced(parts: Parts, sensors: Sensors, launcher: str, clock: Callable[[], flo
     settings = parts.settings
     if settings.engine == "fake":
         return unpaced(settings, clock)
-    profile = device_profile(parts, sensors.sense().supply.source, launcher)
+    profile = device_profile(parts, sensors.supply().source, launcher)
     fit, probe_s, known = (profile.fit(), profile.probe_s, profile.known) if profile else (StepFit(), None, None)
     law = governor(settings, known)
     speed = SpeedSensor(fit, sensors.contention, probe_s, confirms=law.probes)

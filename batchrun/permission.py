@@ -12,9 +12,8 @@ from typing import Protocol
 from batchrun.config import Settings
 from batchrun.errors import UsageError
 from batchrun.forms import Hours, clock_time, energy_wh, hours, next_time
-from batchrun.heat import Power, Sensed, Supply
+from batchrun.heat import JOULES_PER_WH, Power, Sensed, Supply
 
-JOULES_PER_WH = 3600.0
 LOOK_EVERY_S = 1.0
 
 
@@ -44,9 +43,9 @@ class Rules:
         if self.until and now >= self.until:
             return f"it is {now:%H:%M} (--until {self.until:%H:%M})"
         if self.max_energy_wh is not None:
-            if energy.joules is None:
+            if not energy.measurable:
                 return "the energy cannot be read any more (--max-energy)"
-            spent_wh = energy.joules / JOULES_PER_WH
+            spent_wh = (energy.joules or 0.0) / JOULES_PER_WH
             if spent_wh >= self.max_energy_wh:
                 return f"{spent_wh:.2f} Wh spent, by {energy.method} (--max-energy {self.max_energy_wh:g}Wh)"
         return ""
@@ -69,31 +68,38 @@ def check_measurable(kept: Rules, sensed: Sensed) -> None:
         raise UsageError("--only-on-ac cannot be kept: this machine's power source cannot be read")
     if kept.min_battery_percent is not None and sensed.supply == Supply():
         raise UsageError("--min-battery cannot be kept: neither power source nor charge can be read here")
-    if kept.max_energy_wh is not None and sensed.energy.joules is None:
+    if kept.max_energy_wh is not None and not sensed.energy.measurable:
         tried = "NVML, RAPL (which most systems show to root only) and a draining battery"
         raise UsageError(f"--max-energy cannot be kept: no energy can be read here; tried {tried}")
 
 
-class Stoppable(Protocol):
-    """Whoever else may stop a run: signals, a deadline."""
+class Stop(Protocol):
+    """Whether a run was asked to stop: by a signal, a deadline, a rule."""
 
     @property
     def stopped(self) -> bool: ...
 
     @property
-    def timed_out(self) -> bool: ...
+    def timed_out(self) -> bool:
+        """Whether it was the deadline that stopped it."""
+        ...
 
-    def overdue(self, grace_s: float) -> bool: ...
+    def overdue(self, grace_s: float) -> bool:
+        """Whether it stopped longer ago than that."""
+        ...
 
     def wait(self, seconds: float) -> bool: ...
 
 
 class Permission:
-    """Stops a run by signal or by rule.  `reason`: the rule's, once it did.  `tick` is called with every look."""
+    """Stops a run by signal or by rule.  `reason`: the rule's, once it did.  `tick` is called with every look.
+
+    `sense` is asked only where there are rules to keep.
+    """
 
     def __init__(
         self,
-        signals: Stoppable,
+        signals: Stop,
         kept: Rules,
         sense: Callable[[], Sensed],
         clock: Callable[[], float],
@@ -115,7 +121,7 @@ class Permission:
         if self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S:
             self._looked_s = now_s
             self._tick()
-            self.reason = self._rules.broken(self._sense(), self._now())
+            self.reason = self._rules.broken(self._sense(), self._now()) if self._rules != Rules() else ""
             self._broken_s = now_s if self.reason else None
         return bool(self.reason)
 

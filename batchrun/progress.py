@@ -10,6 +10,7 @@ from collections.abc import Callable
 from tqdm import tqdm
 
 from batchrun.core import Result, Status
+from batchrun.glance import Glance
 from batchrun.printable import printable
 
 PLAIN_EVERY_S = 30.0
@@ -49,7 +50,7 @@ class Progress:
                     self._bar.set_postfix_str(f"{self._not_ok} not ok", refresh=False)
                 self._bar.update()
 
-    def tick(self) -> None:
+    def tick(self, look: Callable[[], Glance]) -> None:
         now_s = self._clock()
         if self._bar is None and now_s - self._said_s >= PLAIN_EVERY_S:
             self._said_s = now_s

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from batchrun.asking import AS_USUAL, PROMPT_FIRST, Asking
@@ -47,8 +47,9 @@ class Preparer:
         self._model = model
         self._guide = guide
         self._asking = asking
-        self._tags = tags_of(model.template.text)
-        self._thinking_tokens = asking.thinking_tokens if self._tags else 0
+        tags = tags_of(model.template.text) if asking.thinking_tokens else None
+        self._thinking = partial(ThinkingGrammar, model.tokenizer, tags, asking.thinking_tokens) if tags else None
+        self._thinking_tokens = self._thinking(None).budget_tokens if self._thinking else 0
         self._control = re.compile("|".join(map(re.escape, model.tokenizer.control_texts)) or r"(?!)")
 
     def digest(self, job: Job) -> str:
@@ -65,11 +66,10 @@ class Preparer:
         grammar: Grammar | None = self._guide.compile(job.schema, job.document) if job.schema else None
         if grammar:
             _check_budget(job, grammar)
-        thinking = self._thinking_tokens
-        if self._tags and thinking:
-            grammar = ThinkingGrammar(self._model.tokenizer, self._tags, thinking, grammar)
+        if self._thinking:
+            grammar = self._thinking(grammar)
         tokens = tuple(self._tokens(laid_out(job, self._asking, remark)))
-        return Request(job, job_digest, tokens, grammar, taken_s, thinking)
+        return Request(job, job_digest, tokens, grammar, taken_s, self._thinking_tokens)
 
     def sized(self, job: Job) -> Request:
         """As much of a request as says what room it takes: without its grammar, which costs more than all else."""

@@ -72,17 +72,17 @@ class Scope:
         return found.contents, Scope(draft_of(found.contents, self.draft), found.resolver)
 
 
-def root_scope(content: Any) -> Scope:
-    """The scope of a whole document."""
-    draft = draft_of(content, jsonschema.Draft202012Validator)
-    registry = registry_with(content)
+def root_scope(content: Any, default: type[Validator] = jsonschema.Draft202012Validator) -> Scope:
+    """The scope of a whole document.  `default`: its draft where it names none."""
+    draft = draft_of(content, default)
+    registry = registry_with(content, default)
     resource = _resource(content, draft)
     return Scope(draft, registry.resolver(resource.id() or ROOT))
 
 
-def registry_with(content: Any) -> SchemaRegistry:
+def registry_with(content: Any, default: type[Validator] = jsonschema.Draft202012Validator) -> SchemaRegistry:
     """A registry that holds a document, the published meta-schemas, and nothing else."""
-    resource = _resource(content, draft_of(content, jsonschema.Draft202012Validator))
+    resource = _resource(content, draft_of(content, default))
     names = {ROOT, resource.id() or ROOT}
     found: Registry[Any] = REGISTRY.with_resources((name, resource) for name in names)
     return found

@@ -11,6 +11,9 @@ from batchrun.prompts import Preparer
 
 PROBLEMS_SHOWN = 3
 LONGEST_REMARK = 400  # characters
+ANSWERED = frozenset({Status.OK, Status.INVALID, Status.TRUNCATED})
+"""How a job ends that may be asked again: what was cancelled, expired or broke down is to end."""
+
 REMARK_TOKENS = 128
 """Room that a remark takes in a slot, about."""
 
@@ -25,10 +28,13 @@ class Retries:
 
     def next_try(self, completion: Completion, result: Result, context: int) -> Request | None:
         """Another try at a job, or None where its result stands.  `context`: tokens of a slot."""
-        if self.grows and (Closed.BUDGET in completion.closed or result.status is Status.TRUNCATED):
-            return self._with_more(completion.request, context)
-        if result.status is Status.INVALID and completion.request.refusals < self.most:
-            return self._with_remark(completion.request, result.errors, context)
+        if result.status not in ANSWERED:
+            return None
+        request, is_short = completion.request, Closed.BUDGET in completion.closed or result.status is Status.TRUNCATED
+        if self.grows and is_short and (more := self._with_more(request, context)):
+            return more
+        if result.status is Status.INVALID and request.refusals < self.most:
+            return self._with_remark(request, result.errors, context)
         return None
 
     def _with_more(self, request: Request, context: int) -> Request | None:
@@ -39,15 +45,18 @@ class Retries:
         return replace(request, job=replace(request.job, max_tokens=budget), attempt=request.attempt + 1)
 
     def _with_remark(self, request: Request, errors: tuple[Problem, ...], context: int) -> Request | None:
-        """The same with what was wrong, and another seed."""
+        """The same with what was wrong, and another seed.  A budget that grew as far as the slot goes makes room."""
         job = request.job
         sampling = replace(job.sampling, seed=(job.sampling.seed + 1) % 2**63)
         try:
             again = self.preparer.prepare(replace(job, sampling=sampling), request.digest, 0.0, remark(errors))
         except JobError:
             return None
-        if again.need_tokens > context:
-            return None
+        room = context - again.need_tokens + again.job.max_tokens
+        if room < again.job.max_tokens:
+            if not self.grows or room < max(1, again.grammar.least_tokens if again.grammar else 0):
+                return None
+            again = replace(again, job=replace(again.job, max_tokens=room))
         return replace(again, attempt=request.attempt + 1, refusals=request.refusals + 1)
 
 

@@ -15,12 +15,14 @@ from batchrun.backends.base import Interrupted
 from batchrun.bursts import Burst
 from batchrun.capacity import described
 from batchrun.core import Completion, FinishReason, Job, Request
+from batchrun.glance import Glance
 from batchrun.intake import Intake, Room
 from batchrun.jobs import JobReader
 from batchrun.journal import Journal
 from batchrun.outcomes import Outcomes, Watch
 from batchrun.pacer import Pacer
 from batchrun.pacing import unpaced
+from batchrun.permission import Stop
 from batchrun.prefix import Planned
 from batchrun.retries import Retries
 from batchrun.selection import Selection, failure_limit
@@ -32,24 +34,6 @@ from batchrun.window import Window
 from batchrun.worker import Worker
 
 REST_LOOK_S = 1.0  # between two looks during a rest
-
-
-class Stop(Protocol):
-    """Whether the run was asked to stop, or its time is up."""
-
-    @property
-    def stopped(self) -> bool: ...
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether it was the deadline that stopped it."""
-        ...
-
-    def overdue(self, grace_s: float) -> bool:
-        """Whether it stopped longer ago than that."""
-        ...
-
-    def wait(self, seconds: float) -> bool: ...
 
 
 class StatsSink(Protocol):
@@ -96,6 +80,7 @@ class Runner:
         self._burst: Burst | None = None
         self._window = Window(lambda requests, last: self._loaded_worker().plan(requests, long_first=last))
         self._next_burst = ends.stats.next_burst
+        self._rested: dict[Request, float] = {}  # seconds, of rows that were held over a rest
 
     @property
     def summary(self) -> Summary:
@@ -125,6 +110,11 @@ class Runner:
                 self._worker.close()
         return self.summary
 
+    def glance(self) -> Glance:
+        """What goes on now."""
+        work = self._worker.glance() if self._worker else None
+        return Glance(self._ends.clock(), work, self._pacer.glance(), self._stopped())
+
     def _stopped(self) -> bool:
         """Whether no new job is to begin: by a signal, a rule, the clock, for heat, or because too many failed."""
         if self._ends.stop.stopped or self.summary.gave_up:
@@ -144,7 +134,7 @@ class Runner:
 
         Rows that run are then held where they are, and go on in the next burst.
         """
-        self._ends.watch.tick()
+        self._ends.watch.tick(self.glance)
         self._top_up()
         worker = self._worker
         if worker and not worker.idle and self._open_burst(worker):
@@ -246,9 +236,9 @@ class Runner:
                 self._ends.watch.say(text)
             if parts.settings.context and load.context < parts.settings.context:
                 self._ends.watch.say(f"--context {parts.settings.context} is more than this model was trained for")
-            grace_s, saw_step = parts.settings.grace_seconds, self._pacer.saw_step
+            grace_s, saw_step, say = parts.settings.grace_seconds, self._pacer.saw_step, self._ends.watch.say
             self._worker = open_worker(
-                parts, load, self._ends.clock, lambda: stop.stopped, lambda: stop.overdue(grace_s), saw_step
+                parts, load, self._ends.clock, lambda: stop.stopped, lambda: stop.overdue(grace_s), saw_step, say
             )
             for text in self._worker.notices:
                 self._ends.watch.say(text)
@@ -276,7 +266,7 @@ class Runner:
         now_s = self._ends.clock()
         for request, since_s in worker.running_since():
             limit_s = request.job.timeout_s
-            if limit_s is not None and now_s - since_s > limit_s:
+            if limit_s is not None and now_s - since_s - self._rested.get(request, 0.0) > limit_s:
                 self._take_out(worker, request, FinishReason.EXPIRED, f"its timeout_s, {limit_s:g}, was up")
 
     def _cancel_lost(self) -> None:
@@ -297,8 +287,9 @@ class Runner:
 
     def _end_burst(self, burst: Burst) -> None:
         """Closes the burst; the rest after it is taken when the next one is about to open."""
-        more = bool(self._window or self._outcomes.again) or not self._intake.ended or not self._idle
-        conditions = self._pacer.close(more=more and not self._stopped())
+        ready = bool(self._window or self._outcomes.again or self._outcomes.suspects) or not self._idle
+        more = (ready or not self._intake.ended) and not self._stopped()
+        conditions = self._pacer.close(more=more, ready=ready)
         stats = self._loaded_worker().end(conditions.pace["rest_s"], conditions)
         self._burst = None
         self._ends.sink.sync()
@@ -306,13 +297,17 @@ class Runner:
         self.summary.add_burst(conditions)
 
     def _rest(self, worker: Worker) -> None:
-        """Waits until the machine may work again, or the run is asked to stop."""
+        """Waits until the machine may work again, or the run is asked to stop.  Rows that are held lose no time."""
+        rested_s = self.summary.rest_s
         while not self._stopped() and (left_s := self._pacer.rest_left(worker.probe)):
             began_s = self._ends.clock()
             self._ends.stop.wait(min(left_s, REST_LOOK_S))
-            self._ends.watch.tick()
+            self._ends.watch.tick(self.glance)
             self.summary.rest_s += self._ends.clock() - began_s
             self.summary.gave_up = self._pacer.gives_up
+        rested_s = self.summary.rest_s - rested_s
+        if rested_s:
+            self._rested = {row: self._rested.get(row, 0.0) + rested_s for row, _ in worker.running_since()}
 
     def _return_waiting(self, worker: Worker) -> None:
         """Takes back what no row has begun."""
@@ -330,6 +325,7 @@ class Runner:
             self._return_waiting(worker)
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
             while not worker.idle and self._ends.clock() < until_s:
+                self._ends.watch.tick(self.glance)
                 self._step(worker)
             for request, _ in worker.running_since() if self._ends.stop.timed_out else ():
                 self._take_out(worker, request, FinishReason.EXPIRED, "the run's deadline was reached")

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("null", "boolean", "number", "string", "array", "object")
+from batchrun.keywords import KINDS
+from batchrun.schema_walk import rebuilt
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +35,27 @@ def pruned(schema: Any, places: Mapping[int, str]) -> Any | Reason:
     return _without({**schema, "$defs": kept}, refused)
 
 
-def _without(value: Any, refused: set[str]) -> Any:
+def _without(schema: Any, refused: set[str]) -> Any:
     """A schema in which references that nothing can fit are `false`."""
-    if isinstance(value, list):
-        return [_without(part, refused) for part in value]
-    if not isinstance(value, dict):
-        return value
-    if value.get("$ref") in refused:
-        return False
-    return {name: part if name == "enum" else _without(part, refused) for name, part in value.items()}
+    if not isinstance(schema, dict):
+        return schema
+    return False if schema.get("$ref") in refused else rebuilt(schema, lambda _, part: _without(part, refused))
 
 
 class _Finder:
-    """Assumes of every definition that nothing fits, and takes that back until nothing changes any more."""
+    """Assumes of every definition that nothing fits, and takes that back until nothing changes any more.
+
+    Then the reason is looked for inside of those that are left, once in each: they may lead to each other in more ways
+    than can be counted.
+    """
 
     def __init__(self, schema: Any, places: Mapping[int, str]) -> None:
         self._schema = schema
         self._places = places
         defs = schema.get("$defs", {}) if isinstance(schema, dict) else {}
-        self.endless = {name: Reason("", "it demands itself without end") for name in defs}
+        self.endless = dict.fromkeys(defs)  # a set that keeps the order
         self._defs = defs
+        self._reasons: dict[str, Reason | None] | None = None  # of these; None: nobody asks for them yet
 
     def reason(self) -> Reason | None:
         changed = True
@@ -63,6 +65,7 @@ class _Finder:
                 if self._why(self._defs[name], "") is None:
                     del self.endless[name]
                     changed = True
+        self._reasons = {}
         return self._why(self._schema, "")
 
     def _why(self, schema: Any, place: str) -> Reason | None:
@@ -73,8 +76,8 @@ class _Finder:
             return Reason(place, "nothing is allowed here")
         place = self._places.get(id(schema), place)
         name = schema.get("$ref", "").removeprefix("#/$defs/")
-        if name in self.endless:
-            return self._of_definition(name, place)
+        if name in self.endless and (reason := self._of_definition(name, place)):
+            return reason
         for part in schema.get("allOf", ()):
             if reason := self._why(part, place):
                 return reason
@@ -85,12 +88,15 @@ class _Finder:
             return None if schema["enum"] else Reason(place, "no listed value passes what stands beside the list")
         return self._by_kind(schema, place)
 
-    def _of_definition(self, name: str, place: str) -> Reason:
-        """The reason inside a definition, unless that is its own circle."""
-        kept = self.endless.pop(name)
-        inner = self._why(self._defs[name], place)
-        self.endless[name] = kept
-        return inner or Reason(place, kept.text)
+    def _of_definition(self, name: str, place: str) -> Reason | None:
+        """The reason inside a definition, unless that is its own circle: there, none is seen."""
+        own = Reason(place, "it demands itself without end")
+        if self._reasons is None:
+            return own
+        if name not in self._reasons:
+            self._reasons[name] = None
+            self._reasons[name] = self._why(self._defs[name], place) or own
+        return self._reasons[name]
 
     def _by_kind(self, schema: dict[str, Any], place: str) -> Reason | None:
         kinds = schema.get("type", KINDS)

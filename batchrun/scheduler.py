@@ -77,6 +77,11 @@ class Scheduler:
         """Rows that have a slot, in the order in which they got it."""
         return tuple(sequence for sequence in self._running.values() if sequence.request)
 
+    @property
+    def sequences(self) -> Iterable[Sequence]:
+        """All that lies in slots, prefixes included."""
+        return self._running.values()
+
     def at(self, slot: int) -> Sequence:
         """The sequence that owns a slot."""
         return self._running[slot]

@@ -6,7 +6,7 @@ inside the schema and to the published meta-schemas (`references.py`); nothing i
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, cast
 from urllib.parse import quote
@@ -14,11 +14,13 @@ from urllib.parse import quote
 import jsonschema
 from jsonschema.protocols import Validator
 from referencing.exceptions import Unresolvable
+from referencing.jsonschema import SchemaRegistry
 
 from batchrun.core import Language, Problem, Quote, Schema
 from batchrun.errors import JobError
-from batchrun.grounding import KEYWORD, demands_document, document, misuse, without_demands
+from batchrun.grounding import KEYWORD, demands_document, document, marked, misuse, without_demands
 from batchrun.references import draft_of, registry_with
+from batchrun.schema_walk import pointer
 from batchrun.time_limit import time_limit
 
 VALIDATORS_KEPT = 256
@@ -28,8 +30,14 @@ MOST_BYTES = 4 << 20
 MOST_NESTED = 100
 """Levels of a JSON value.  Deeper ones are refused where they come in: nothing later then meets a recursion limit."""
 
+IN_DOCUMENT = "text of the document"
+"""The format that stands for a demand of verbatim text in what jsonschema is given."""
+
 CHECKER_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What checks inside jsonschema let out: for `a{99999999999999999999}` as a pattern, for a number beyond all floats."""
+
+FAILURES = (TimeoutError, Unresolvable, RecursionError, *CHECKER_FAILURES)
+"""All for which a check has no outcome."""
 
 
 def validate(schema: Schema, value: Any, text: str | None = None) -> list[Problem]:
@@ -40,7 +48,7 @@ def validate(schema: Schema, value: Any, text: str | None = None) -> list[Proble
     try:
         with time_limit(CHECK_S):
             return [
-                Problem(_code(error), _short(error.message), path=pointer(error.absolute_path))
+                Problem(*_said(error), path=pointer(error.absolute_path))
                 for error, _ in zip(_checker(schema, text).iter_errors(value), range(PROBLEMS_SHOWN), strict=False)
             ]
     except TimeoutError:
@@ -54,17 +62,26 @@ def validate(schema: Schema, value: Any, text: str | None = None) -> list[Proble
 
 
 def quotes(schema: Schema, value: Any, text: str) -> tuple[Quote, ...]:
-    """Where in a document the verbatim strings of a valid answer stand."""
-    found: dict[str, Quote] = {}
-    waiting = list(_grounded(schema, text, lambda place: True).iter_errors(value)) if schema.is_grounded else []
+    """Where in a document the verbatim strings of a valid answer stand; none where that cannot be told."""
+    if not schema.is_grounded:
+        return ()
+    try:
+        with time_limit(CHECK_S):
+            found = dict(_places(_grounded(schema, lambda string: document(text).find(string) is None), value, text))
+    except FAILURES:
+        return ()
+    return tuple(Quote(path, *found[path]) for path in sorted(found))
+
+
+def _places(checker: Validator, value: Any, text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """The places of the strings that a checker, which knows each of them to be found, refuses for being found."""
+    waiting = list(checker.iter_errors(value))
     while waiting:
         error = waiting.pop()
         waiting += error.context or ()
-        place = document(text).find(str(error.instance)) if error.validator == KEYWORD else None
+        place = document(text).find(str(error.instance)) if _is_of_document(error) else None
         if place:
-            path = pointer(error.absolute_path)
-            found[path] = Quote(path, *place)
-    return tuple(found[path] for path in sorted(found))
+            yield pointer(error.absolute_path), place
 
 
 def is_valid_text(schema: Schema, text: str | None, answer: bytes) -> bool:
@@ -122,11 +139,6 @@ def _other_language(content: Any) -> Language | None:
     return None
 
 
-def pointer(path: Iterable[str | int]) -> str:
-    """A JSON pointer (RFC 6901)."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
-
-
 def is_too_deep(value: Any) -> bool:
     """Whether a JSON value has more than `MOST_NESTED` levels of lists and objects."""
     level = [value]
@@ -144,7 +156,7 @@ def admits(schema: Schema, part: Any, value: Any) -> bool:
     try:
         with time_limit(CHECK_S):
             return bool(cls(part, registry=registry_with(part), format_checker=_formats(cls)).is_valid(value))
-    except (TimeoutError, Unresolvable, RecursionError, *CHECKER_FAILURES):
+    except FAILURES:
         return True
 
 
@@ -156,24 +168,37 @@ def knows_format(schema: Schema, name: str) -> bool:
 def _checker(schema: Schema, text: str | None) -> Validator:
     if not schema.is_grounded:
         return _validator(schema)
-    return _grounded(schema, text or "", lambda place: place is None)
+    return _grounded(schema, lambda string: document(text or "").find(string) is not None)
 
 
-def _grounded(schema: Schema, text: str, refuses: Callable[[tuple[int, int] | None], bool]) -> Validator:
-    """A validator that looks verbatim strings up in a document, and refuses those whose place `refuses`."""
+def _grounded(schema: Schema, passes: Callable[[str], bool]) -> Validator:
+    """A validator that passes verbatim strings of which `passes` says so.
 
-    def check(_: Validator, wanted: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-        if wanted is True and isinstance(value, str) and refuses(document(text).find(value)):
-            yield jsonschema.ValidationError(f"not in document: {value!r}")
-
+    They are of a format, for jsonschema: unlike a keyword of our own, it holds below subschemas of other drafts too.
+    """
     cls = _class(schema.content)
-    extend: Callable[..., type[Validator]] = jsonschema.validators.extend
-    extended = extend(cls, {KEYWORD: check})
-    return extended(schema.content, registry=registry_with(schema.content), format_checker=_formats(cls))
+    formats = jsonschema.FormatChecker(())
+    formats.checkers = dict(_formats(cls).checkers)
+    formats.checks(IN_DOCUMENT)(lambda value: not isinstance(value, str) or passes(value))
+    content, registry = _marked(schema)
+    return cls(content, registry=registry, format_checker=formats)
 
 
-def _code(error: jsonschema.ValidationError) -> str:
-    return "not_in_document" if error.validator == KEYWORD else "schema"
+@lru_cache(maxsize=VALIDATORS_KEPT)
+def _marked(schema: Schema) -> tuple[Any, SchemaRegistry]:
+    content = marked(schema.content, IN_DOCUMENT)
+    return content, registry_with(content)
+
+
+def _said(error: jsonschema.ValidationError) -> tuple[str, str]:
+    """The code and the message of a problem."""
+    if _is_of_document(error):
+        return "not_in_document", _short(f"not in document: {error.instance!r}")
+    return "schema", _short(error.message)
+
+
+def _is_of_document(error: jsonschema.ValidationError) -> bool:
+    return (error.validator, error.validator_value) == ("format", IN_DOCUMENT)
 
 
 @lru_cache(maxsize=VALIDATORS_KEPT)

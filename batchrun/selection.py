@@ -62,6 +62,13 @@ class Selection:
     def takes_all(self) -> bool:
         return not (self.only or self.where or self.shard or self.limit is not None or self.sample is not None)
 
+    def expected(self, total: int | None) -> int | None:
+        """How many of so many jobs are taken, done ones among them; None where only a run can tell."""
+        if total is None or self.where or self.shard:
+            return None
+        bounds = (self.limit, self.sample, len(self.only) or None)
+        return min(total, *(bound for bound in bounds if bound is not None), total)
+
     @property
     def looks_back(self) -> bool:
         """Whether results of earlier runs have a say."""

@@ -79,4 +79,8 @@ class Sequence:
     @property
     def completion(self) -> list[int]:
         """The tokens of the answer so far."""
-        return self.tokens[self.prompt_tokens + self.thought_tokens :]
+        return self.last_said(len(self.tokens))
+
+    def last_said(self, most: int) -> list[int]:
+        """The last tokens of the answer so far."""
+        return self.tokens[max(self.prompt_tokens + self.thought_tokens, len(self.tokens) - most) :]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from batchrun import check as checking
 from batchrun.assembly import Parts, job_reader, layout, open_parts, original_identity, preview
-from batchrun.awake import SleepWatch
 from batchrun.backends.base import Interrupted
 from batchrun.config import Settings
 from batchrun.deadline import Deadline
@@ -19,6 +18,7 @@ from batchrun.errors import InputError, UsageError
 from batchrun.inputs import Inputs, inputs
 from batchrun.journal import Journal
 from batchrun.launcher import SCHEDULED, launcher, lower_priority
+from batchrun.machine import this_machine
 from batchrun.merge import merge
 from batchrun.moments import seconds_until
 from batchrun.pacing import device_profile, paced
@@ -26,13 +26,14 @@ from batchrun.permission import Permission, Rules, check_measurable, rules
 from batchrun.places import Asked, Places, places
 from batchrun.printable import printable
 from batchrun.profile import told_once
-from batchrun.progress import Progress, say
+from batchrun.progress import say
 from batchrun.runner import Ends, Runner, StatsSink
 from batchrun.selection import Selection, failure_limit
 from batchrun.signals import StopSignals
 from batchrun.sinks import Sinks, outlet
 from batchrun.stats_file import NoStatsFile, StatsFile
 from batchrun.summary import Summary, lines
+from batchrun.talk import Talk
 from batchrun.thermal import MachineSensors, open_sensors
 
 NOT_ALL_OK = 3
@@ -70,12 +71,13 @@ class Files:
 @dataclass(frozen=True, slots=True)
 class Options:
     """What this one run is to do.  `fresh`: start over; `force`: even where that loses results; `prune`: move results
-    of jobs away that are no longer in the input."""
+    of jobs away that are no longer in the input; `live`: show what goes on."""
 
     selection: Selection = field(default_factory=Selection)
     fresh: bool = False
     force: bool = False
     prune: bool = False
+    live: bool = False
 
 
 def run(settings: Settings, files: Files, options: Options) -> int:
@@ -86,14 +88,15 @@ def run(settings: Settings, files: Files, options: Options) -> int:
     source = replace(source, own=where.own)
     seconds = settings.deadline and seconds_until(settings.deadline, datetime.now().astimezone(), "--deadline")
     sensors, kept = _ruled(settings)
-    with StopSignals(say) as signals:
+    talk = Talk(live=options.live)
+    with StopSignals(talk.say) as signals:
         deadline = Deadline(signals, seconds or None)
-        stop = Permission(deadline, kept, sensors.sense, time.monotonic, datetime.now, _sleep_teller())
+        stop = Permission(deadline, kept, sensors.sense, time.monotonic, datetime.now, talk.tell_of_sleep)
         if stop.stopped and stop.reason:
             say(f"not started: {stop.reason}")
             return TRY_LATER
         try:
-            summary, said = _run(settings, source, asked, where, options, signals, stop, sensors)
+            summary, said = _run(settings, source, asked, where, options, signals, stop, sensors, talk)
         except Interrupted:  # while a long file was looked over
             summary, said = Summary(interrupted=True), []
         if not summary.jobs and not summary.interrupted and options.selection.takes_all:
@@ -128,7 +131,8 @@ def _check(settings: Settings, options: Options) -> None:
 
 def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
     """What the machine senses, and the rules to stop by.  Raises UsageError for one that cannot be kept here."""
-    sensors, kept = open_sensors(), rules(settings, datetime.now())
+    threads = settings.threads or this_machine().threads
+    sensors, kept = open_sensors(threads=threads), rules(settings, datetime.now())
     if kept != Rules():
         sensors.settle()
         check_measurable(kept, sensors.sense())
@@ -144,6 +148,7 @@ def _run(
     signals: StopSignals,
     stop: Permission,
     sensors: MachineSensors,
+    talk: Talk,
 ) -> tuple[Summary, list[str]]:
     """Opens the outputs, runs, and gives what the files came to, in lines to be said at the end."""
     sinks = Sinks(
@@ -157,11 +162,11 @@ def _run(
     )
     with sinks:
         stats = StatsFile(where.stats, fresh=options.fresh) if where.stats else NoStatsFile()
-        signals.at_once = _farewell(sinks, stats, where)
+        signals.at_once = _farewell(sinks, stats, where, talk)
         try:
             if sinks.journal:
                 _say_opened(sinks.journal)
-            summary = _run_line(settings, source, sinks, stats, stop, options.selection, sensors)
+            summary = _run_line(settings, source, sinks, where, stats, stop, options.selection, sensors, talk)
             sinks.complete = not summary.interrupted and options.selection.takes_all and bool(summary.jobs)
         finally:
             stats.close()
@@ -187,10 +192,12 @@ def _run_line(
     settings: Settings,
     source: Inputs,
     sinks: Sinks,
+    where: Places,
     stats: StatsSink,
     stop: Permission,
     selection: Selection,
     sensors: MachineSensors,
+    talk: Talk,
 ) -> Summary:
     started_by = launcher()
     if settings.priority == "low" or (settings.priority == "auto" and started_by in SCHEDULED):
@@ -201,30 +208,29 @@ def _run_line(
         many = (seen.lines or 0) >= WORTH_TUNING and settings.engine != "fake" and not source.documents
         if many and not parts.profiled and not told_once(original_identity(settings)):
             say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
-        progress = Progress(seen.lines, time.monotonic)
-        try:
+        title = f"{source.shown} -> {where.shown}"
+        with talk.watch(selection.expected(seen.lines), title, to_stdout=where.to_stdout) as watch:
             ends = Ends(
                 source.source(seen.lines),
                 sinks.sink,
                 stats,
                 stop,
-                progress,
+                watch,
                 time.monotonic,
                 sinks.pieces,
                 selection,
                 pacer=paced(parts, sensors, started_by),
             )
             return Runner(parts, job_reader(settings, None, source.bases), ends, seen.longest_tokens).run()
-        finally:
-            progress.close()
     finally:
         parts.model.close()
 
 
-def _farewell(sinks: Sinks, stats: StatsFile | NoStatsFile, where: Places) -> Callable[[], str]:
+def _farewell(sinks: Sinks, stats: StatsFile | NoStatsFile, where: Places, talk: Talk) -> Callable[[], str]:
     """What the second signal does: no line is written any more, no lock stays behind, and the way on is told."""
 
     def farewell() -> str:
+        talk.abandon()
         sinks.abandon()
         stats.abandon()
         return f"; resume with: {_resume_command()}" if where.journal else f"; {STREAM_HINT}"
@@ -272,23 +278,12 @@ def _calibrated(parts: Parts) -> DeviceProfile:
     """What `calibrate` found of this device."""
     if parts.settings.engine == "fake":
         raise UsageError("--estimate is for a real engine; --engine fake takes no time")
-    supply, started_by = open_sensors().sense().supply.source, launcher()
+    supply, started_by = open_sensors().supply().source, launcher()
     found = device_profile(parts, supply, started_by)
     if not found:
         device = f"this model with these weights and threads, on {supply}, started by {started_by}"
         raise UsageError(f"--estimate has no measure of {device}; make one with: batchrun calibrate")
     return found
-
-
-def _sleep_teller() -> Callable[[], None]:
-    """Says that the machine slept, when it did."""
-    watch = SleepWatch(time.monotonic, time.time)
-
-    def tell() -> None:
-        if slept_s := watch.slept_s():
-            say(f"the machine slept for {slept_s / 60:.1f} minutes, or its clock was set")
-
-    return tell
 
 
 def _no_jobs(source: Inputs) -> str:

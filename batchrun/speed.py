@@ -30,6 +30,7 @@ SPREAD, SPREAD_WEIGHT = 0.1, 0.05  # how well steps of one kind must be predicte
 FIRST_SPREAD = {False: 0.1, True: 0.25}  # until it was seen, by whether a prompt is in the step
 PROBE_WEIGHT = 0.3  # of a faster probe in what a probe should take
 LOOK_S = 0.25  # of work between two looks at the counters while all is well
+ASK_S = 0.1  # of work between two questions to the counters while steps are slow
 EXPLAINS = 0.5  # share of the time lost that a counter must account for
 AMPLE = 0.35  # share of all time, waited, that leaves nothing to be said of the rest
 SUSPECT_S = 1.0  # below SOFT for so long is worth a probe
@@ -57,14 +58,15 @@ class Speed(NamedTuple):
 class SpeedSensor:
     """Follows one device.
 
-    `probe_s`: a probe's median token on this device while cool, where it is known.  `confirms`: whoever drives this
-    runs a probe when it is `suspicious`.
+    `contention`: the counters now, or None where their answer is late: then nothing is said of the cause until there is
+    one.  `probe_s`: a probe's median token on this device while cool, where it is known.  `confirms`: whoever drives
+    this runs a probe when it is `suspicious`.
     """
 
     def __init__(
         self,
         model: StepModel,
-        contention: Callable[[], Contention] = Contention,
+        contention: Callable[[], Contention | None] = Contention,
         probe_s: float | None = None,
         *,
         confirms: bool = False,
@@ -76,12 +78,12 @@ class SpeedSensor:
         self._contention = contention
         self._probe_s = probe_s
         self._spreads = dict(FIRST_SPREAD)  # mean error of predictions
-        self._mark = contention()
+        self._mark = contention() or Contention()
         self._ratio = 1.0
         self._slow = False
         self._below_s, self._below_steps = 0.0, 0  # how long the ratio was low
         self._seen_s = 0.0  # expected seconds of the steps that the ratio is of
-        self._lost_s = self._since_look_s = 0.0
+        self._lost_s = self._since_look_s = self._asked_s = 0.0  # since the mark; of the last question
         self._level, self._cause = Level.UNKNOWN, ""
 
     @property
@@ -131,7 +133,7 @@ class SpeedSensor:
         self._slow = self._ratio < (BACK if self._slow else SOFT)
         self._below_s, self._below_steps, self._seen_s = 0.0, 0, 0.0 if first else AVERAGED_S
         self.suspicious = False
-        self._lost_s, self._since_look_s = total_s * (1 - self._ratio), total_s
+        self._took(total_s)
         if self._slow:
             self._explain()
         else:
@@ -152,8 +154,7 @@ class SpeedSensor:
         if self._slow:
             self._ratio = steps_ratio if token_s is None else min(self._ratio, steps_ratio)
             self._next_credit_s = FIRST_CREDIT_S
-            self._lost_s += total_s * (1 - self._ratio)
-            self._since_look_s += total_s
+            self._took(total_s)
             self._explain()
         else:
             self._credit_s = self._next_credit_s
@@ -186,9 +187,9 @@ class SpeedSensor:
         self._below_s, self._below_steps = (self._below_s + seconds, self._below_steps + 1) if below else (0.0, 0)
         if self._ratio >= BACK:
             self._slow, self._cause, self.suspicious = False, "", False
-            if self._since_look_s >= LOOK_S:
+            if self._may_ask(LOOK_S):
                 self._look()
-        elif self._since_look_s >= SOFT_S if self._slow else self._falls(below=below):
+        elif self._may_ask(SOFT_S) if self._slow else self._falls(below=below):
             self._blame()
         self._settle()
 
@@ -199,7 +200,19 @@ class SpeedSensor:
         for_s = SUSPECT_S if self._confirms else SOFT_S
         if self._ratio < HARD or (self._below_s >= for_s and self._below_steps >= SOFT_STEPS):
             return True
-        return below and self._since_look_s >= LOOK_S and self._explanation(self._contention()) != "heat"
+        if not below or not self._may_ask(LOOK_S):
+            return False
+        self._asked_s = self._since_look_s
+        return self._explanation(self._contention()) not in ("heat", "")
+
+    def _may_ask(self, after_s: float) -> bool:
+        """Whether it is time to ask the counters: so long after the last look, and not with every step from then on."""
+        return self._since_look_s >= max(after_s, self._asked_s + ASK_S)
+
+    def _took(self, probe_s: float) -> None:
+        """A probe is part of the time to be explained."""
+        self._lost_s += probe_s * (1 - self._ratio)
+        self._since_look_s += probe_s
 
     def _compared(self, token_s: float) -> float:
         """A probe against the fastest ones, towards which what is expected of it moves."""
@@ -216,8 +229,9 @@ class SpeedSensor:
 
     def _explain(self) -> None:
         """Names what the time since the last look was lost to."""
-        self._cause = self._explanation(self._contention())
-        self._look()
+        now = self._contention()
+        self._cause = self._explanation(now)
+        self._mark_at(now)
 
     def _blame(self) -> None:
         """Steps are slow: names why.  Heat that steps alone speak of waits for a probe, where there is one."""
@@ -227,30 +241,48 @@ class SpeedSensor:
         self._slow = not self.suspicious
         self._cause = "" if self.suspicious else self._cause
 
-    def _explanation(self, now: Contention) -> str:
+    def _explanation(self, now: Contention | None) -> str:
+        """What explains the time lost; nothing where the counters do not answer, and heat where they do not explain."""
+        if now is None:
+            return ""
         enough_s = min(EXPLAINS * self._lost_s, AMPLE * self._since_look_s)
         return next((name for name, waited_s in waits(self._mark, now) if waited_s >= enough_s), "heat")
 
     def _look(self) -> None:
-        self._mark, self._lost_s, self._since_look_s = self._contention(), 0.0, 0.0
+        self._mark_at(self._contention())
+
+    def _mark_at(self, now: Contention | None) -> None:
+        """The time to be explained begins now; it goes on where the counters do not answer."""
+        if now is None:
+            self._asked_s = self._since_look_s
+        else:
+            self._mark, self._lost_s, self._since_look_s, self._asked_s = now, 0.0, 0.0, 0.0
 
 
 def waits(before: Contention, after: Contention) -> list[tuple[str, float]]:
     """What was waited for between two moments, by name, in the order in which it explains.
 
-    Pressure counts tasks that a quota holds back among those that wait for a processor, so it speaks of neighbours only
-    while no quota does.
+    Pressure counts any task that waits: for another process, for another thread of our own, or for a quota.  Nobody
+    waits for other processes longer than those ran, so of neighbours it speaks no further than that; and not at all
+    while a quota holds tasks back.
     """
-    pairs = (
-        ("quota", before.quota_s, after.quota_s),
-        ("memory", before.stall_s, after.stall_s),
-        ("host", before.steal_s, after.steal_s),
-        ("neighbours", before.pressure_s, after.pressure_s),
-        ("neighbours", before.others_s, after.others_s),
-        ("power", before.power_s, after.power_s),
+    quota_s, pressed_s = _grown(before.quota_s, after.quota_s), _grown(before.pressure_s, after.pressure_s)
+    others_s = _grown(before.others_s, after.others_s)
+    if quota_s:
+        neighbours_s, quota_s = 0.0, max(quota_s, pressed_s, others_s)
+    else:
+        known = before.others_s is not None and after.others_s is not None
+        neighbours_s = max(others_s, min(pressed_s, others_s * after.processors) if known else pressed_s)
+    found = (
+        ("quota", quota_s),
+        ("memory", _grown(before.stall_s, after.stall_s)),
+        ("host", _grown(before.steal_s, after.steal_s)),
+        ("neighbours", neighbours_s),
+        ("power", _grown(before.power_s, after.power_s)),
     )
-    found = [(name, new - old) for name, old, new in pairs if old is not None and new is not None and new > old]
-    if any(name == "quota" for name, _ in found):
-        held_s = max(waited_s for name, waited_s in found if name in ("quota", "neighbours"))
-        found = [("quota", held_s), *((name, s) for name, s in found if name not in ("quota", "neighbours"))]
-    return found
+    return [(name, waited_s) for name, waited_s in found if waited_s > 0]
+
+
+def _grown(before_s: float | None, after_s: float | None) -> float:
+    """By how much a counter grew; 0 where it cannot be read."""
+    return 0.0 if before_s is None or after_s is None else max(0.0, after_s - before_s)

@@ -49,17 +49,20 @@ def with_thinking(rendered: str, template: str) -> str:
 
 
 class ThinkingGrammar:
-    """Free thoughts of at most so many tokens, then a grammar, or free text."""
+    """Free thoughts of at most so many tokens, then a grammar, or free text.
+
+    `budget_tokens` is never less than one thought and the closing tag: the answer's own budget must not pay for them.
+    """
 
     opening: tuple[int, ...] = ()
 
     def __init__(self, tokenizer: Tokenizer, tags: tuple[str, str], budget_tokens: int, inner: Grammar | None) -> None:
         self.tokenizer = tokenizer
         self.close = tags[1].encode()
-        self.budget_tokens = budget_tokens
         self.inner = inner
         self.close_token = tokenizer.encode(tags[1], control=True)
         self.end = tuple(tokenizer.encode(f"\n{tags[1]}\n\n", control=True))
+        self.budget_tokens = max(budget_tokens, len(self.end) + 1)
 
     @property
     def least_tokens(self) -> int:

@@ -2,8 +2,8 @@
 
 Speed is the arbiter.  A source that says hot while speed says cool has raised a false alarm; one that says it while the
 machine is slow was right, which makes up for one.  With three alarms too many it is set aside, and believed again when
-all are made up for.  A critical reading raises a false alarm only after a minute of rest.  What is set aside is
-UNKNOWN, never cool.  Pure.
+all are made up for.  A critical reading raises a false alarm only after a minute of rest, and stands until three of its
+own were false, however often its source cried hot.  What is set aside is UNKNOWN, never cool.  Pure.
 """
 
 from collections import Counter
@@ -16,13 +16,16 @@ from batchrun.speed import Speed
 ALARMS = 3
 LONG_REST_S = 60.0
 
+Alarm = tuple[str, Level]
+"""A source, and what it cried."""
+
 
 class Trust:
-    """Remembers false alarms, less what true ones made up for, by source."""
+    """Remembers false alarms, less what true ones made up for, by source and level."""
 
     def __init__(self) -> None:
-        self._alarms: Counter[str] = Counter()
-        self._aside: set[str] = set()
+        self._alarms: Counter[Alarm] = Counter()
+        self._aside: set[Alarm] = set()
 
     def worst(self, readings: Iterable[Reading]) -> Reading:
         """The hottest reading that is believed."""
@@ -34,19 +37,19 @@ class Trust:
         for reading in readings:
             if reading.level < Level.HOT:
                 continue
-            source, alarms = reading.source, self._alarms[reading.source]
+            alarm = reading.source, reading.level
             if speed.level >= Level.HOT:
-                self._alarms[source] = max(0, alarms - 1)
+                self._alarms[alarm] = max(0, self._alarms[alarm] - 1)
             elif speed.level is Level.COOL:
-                counts = reading.level is Level.HOT or source in self._aside or rested_s >= LONG_REST_S
-                self._alarms[source] = alarms + counts
-            if self._alarms[source] >= ALARMS:
-                self._aside.add(source)
-            elif not self._alarms[source]:
-                self._aside.discard(source)
+                counts = reading.level is Level.HOT or alarm in self._aside or rested_s >= LONG_REST_S
+                self._alarms[alarm] += counts
+            if self._alarms[alarm] >= ALARMS:
+                self._aside.add(alarm)
+            elif not self._alarms[alarm]:
+                self._aside.discard(alarm)
 
     def _believed(self, reading: Reading) -> Reading:
-        if reading.level >= Level.HOT and reading.source in self._aside:
+        if (reading.source, reading.level) in self._aside:
             note = f"says {reading.level.word} at full speed"
             return replace(reading, level=Level.UNKNOWN, note=note)
         return reading

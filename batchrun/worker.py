@@ -5,6 +5,7 @@ serves one machine or many.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from batchrun.backends.base import Backend, LoadPlan, Tokenizer
@@ -14,6 +15,8 @@ from batchrun.conditions import Conditions
 from batchrun.core import Completion, Request, Result
 from batchrun.cost import Cost, Work
 from batchrun.engine import Engine
+from batchrun.errors import BackendError
+from batchrun.glance import WorkNow
 from batchrun.governor import Allowance
 from batchrun.guide import Guide
 from batchrun.prefix import Planned
@@ -23,7 +26,7 @@ from batchrun.width import Width
 
 
 class Worker:
-    """Runs bursts on one backend.  `clock`: monotonic seconds."""
+    """Runs bursts on one backend.  `clock`: monotonic seconds.  `say`: told once where probes of speed fail."""
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Worker:
         look_ahead: bool,
         fixed_width: bool,
         saw_step: Callable[[Work, float], None] | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._backend = backend
         self._tokenizer = tokenizer
@@ -56,6 +60,9 @@ class Worker:
             spare_slots=load.probe_slots,
             saw_step=saw_step,
         )
+        self._say = say
+        self._probes = load.probe_slots > 0
+        self._lost: list[Completion] = []  # rows that a failed probe took along, for the next step to give
         self._tally = Tally()
         self._began_s = 0.0
         self._began_at = ""
@@ -69,7 +76,7 @@ class Worker:
 
     @property
     def idle(self) -> bool:
-        return self._engine.idle
+        return self._engine.idle and not self._lost
 
     @property
     def waiting(self) -> int:
@@ -110,6 +117,9 @@ class Worker:
 
     def step(self) -> list[Completion]:
         """One token boundary.  Gives the requests that ended in it."""
+        if self._lost:
+            lost, self._lost = self._lost, []
+            return lost
         completions = self._engine.step()
         for completion in completions:
             self._cost.saw_answer(answer_share(completion))
@@ -122,19 +132,40 @@ class Worker:
 
     def cancel(self, request: Request) -> Completion | None:
         """Takes a request out at this token boundary; gives what it had said, if it had a slot."""
+        lost = next((each for each in self._lost if each.request is request), None)
+        if lost:
+            self._lost.remove(lost)
+            return replace(lost, engine_failed=False)
         return self._engine.cancel(request)
 
     def running_since(self) -> list[tuple[Request, float]]:
         """Requests that have a slot, and the moment at which they got it."""
         return self._engine.running_since()
 
+    def glance(self) -> WorkNow:
+        burst = self.burst.number if self.burst else None
+        ended = self._tally.statuses.total()
+        return WorkNow(self._engine.slots_now(), self._width.rows, self.waiting, burst, ended)
+
     def drop_waiting(self) -> list[Request]:
         return self._engine.drop_waiting()
 
     def probe(self) -> Probe | None:
-        """How fast the device is now; None where memory left no slot for it.  Raises BackendError."""
+        """How fast the device is now; None where memory left no slot for it, or a probe failed before.
+
+        One that fails is the last: rows that ran beside it are lost to it, as in a step that fails, and run again.
+        """
+        if not self._probes:
+            return None
         slot = self._load.slots - 1
-        return run_probe(self._backend, self._tokenizer, slot, self._clock) if self._load.probe_slots else None
+        try:
+            return run_probe(self._backend, self._tokenizer, slot, self._clock)
+        except BackendError as error:
+            self._probes = False
+            self._backend.free(slot)
+            self._lost += self._engine.lose_rows(error)
+            self._say(f"no more probes of speed: one failed ({error})")
+            return None
 
     def end(self, rest_s: float, conditions: Conditions | None = None) -> BurstStats:
         """Closes the burst, after which `rest_s` of rest are meant to come.  `conditions`: under which it ran.

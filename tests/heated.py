@@ -18,8 +18,9 @@ from batchrun.governor import Bounds, FixedGovernor, Governor, HeatGovernor
 from batchrun.guide import Guide
 from batchrun.jobs import JobReader
 from batchrun.pacer import Pacer
+from batchrun.permission import Stop
 from batchrun.prompts import Preparer
-from batchrun.runner import Ends, Runner, Stop
+from batchrun.runner import Ends, Runner
 from batchrun.schema_folders import SchemaFolders
 from batchrun.speed import SpeedSensor
 from batchrun.stats import BurstStats

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from batchrun import cost
-from batchrun.heat import Contention, Level, Reading, Sensed
+from batchrun.heat import Contention, Level, Reading, Sensed, Supply
 from batchrun.pacer import Pacer, Probe
 from batchrun.thermal.linux_heat import level
 
@@ -140,6 +140,9 @@ class PlantSensors:
 
     def contention(self) -> Contention:
         return Contention()
+
+    def supply(self) -> Supply:
+        return Supply()
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def measured(work: Work, parts: Parts, requests: list[Any], load_plan: LoadPlan,
     from batchrun.assembly import open_worker
 
     speed = SpeedSensor(StepFit())
-    worker = open_worker(parts, load_plan, plant.clock, lambda: False, lambda: False, speed.saw_step)
+    worker = open_worker(parts, load_plan, plant.clock, lambda: False, lambda: False, speed.saw_step, print)
     rig = Rig(worker, speed, requests, plant.clock, plant.rest)
     completions, sample_s = rig.run_once()
     rig.work(60.0, until_slow=False)

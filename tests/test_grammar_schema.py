@@ -75,6 +75,20 @@ def test_what_nothing_can_satisfy_is_refused_with_the_place_of_the_reason(name: 
     assert (caught.value.problem.code, caught.value.problem.path) == ("schema_unsatisfiable", place), name
 
 
+def test_definitions_that_demand_each_other_in_many_ways_are_refused_in_time() -> None:
+    names = [f"n{number}" for number in range(20)]
+    ways = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+    defs = {name: {"type": "object", "properties": {"a": ways}, "required": ["a"]} for name in names}
+    with pytest.raises(JobError, match="it demands itself without end"):
+        compiled({"$ref": "#/$defs/n0", "$defs": defs})
+
+
+def test_a_property_called_like_a_keyword_that_nothing_fits_is_left_out() -> None:
+    never = {"type": "object", "properties": {"enum": {"$ref": "#/$defs/n"}}, "required": ["enum"]}
+    content = never | {"required": [], "additionalProperties": False, "$defs": {"n": never}}
+    assert bytes(compiled(content).opening) == b"{}"
+
+
 # -- keywords
 
 

@@ -38,11 +38,20 @@ HOMES = {
     "jinja2": {"backends/chat_template.py", "report/page.py"},
     "markupsafe": {"report/page.py"},
     "plotly": {"report/charts.py", "report/page.py"},
-    "rich": {"doctor/command.py", "report/command.py", "report/table.py", "swarm/cards.py", "swarm/command.py"},
+    "rich": {
+        "doctor/command.py",
+        "live/frame.py",
+        "live/screens.py",
+        "live/view.py",
+        "report/command.py",
+        "report/table.py",
+        "swarm/cards.py",
+        "swarm/command.py",
+    },
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
-    "psutil": {"machine.py", "launcher.py", "thermal/others.py"},
+    "psutil": {"machine.py", "launcher.py", "thermal/others.py", "thermal/own_time.py"},
     "huggingface_hub": {"models.py"},
     "platformdirs": {"config.py", "models.py", "profile.py", "device_profile.py"},
 }
@@ -131,4 +140,4 @@ def test_completion_loads_no_model_library() -> None:
     words = "import os; os.environ.update(COMP_WORDS='batchrun run --model s', COMP_CWORD='3')"
     asked = "os.environ['_BATCHRUN_COMPLETE'] = 'complete_bash'; sys.argv = ['batchrun']"
     call = "import contextlib\nfrom batchrun.cli import app\nwith contextlib.suppress(SystemExit): app()"
-    assert not loaded(f"{words}; {asked}\n{call}") & HEAVY - {"huggingface_hub"}
+    assert not loaded(f"{words}; {asked}\n{call}") & HEAVY

@@ -2,13 +2,14 @@
 cannot."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import mlx_models
 import pytest
-from building import GUIDE, finish, request, schema
+from building import GUIDE, TOKENIZER, finish, request, schema
 from mlx_models import VOCAB, MlxBackend, loaded, mlx_engine, plan, write_model
 
 from batchrun.backends.mlx_device import MlxOptions, set_limits
@@ -16,6 +17,7 @@ from batchrun.backends.mlx_library import KVCache
 from batchrun.backends.mlx_load import load_backend, why_one_by_one
 from batchrun.core import Completion, FinishReason, Request, Sampling
 from batchrun.engine import Engine
+from batchrun.probe import run_probe
 
 K = 8
 CHOICE = {
@@ -116,6 +118,21 @@ def test_free_rows_stay_untouched_where_a_guided_row_joins_and_others_leave(mode
     assert upkeep.joins >= len(free) + len(guided) - 3, "most rows joined others"
     assert upkeep.leaves >= upkeep.joins - 1
     assert upkeep.seconds > 0
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_probe_between_steps_leaves_the_rows_that_run_where_they_are(model: Any, rows: int) -> None:
+    backend = MlxBackend(model, plan(rows, 1), VOCAB, chain=1)
+    running = mlx_engine(backend, rows, share_prefixes=False)
+    running.submit([request(f"prompt {place}", 12) for place in range(rows)])
+    said = [completion for _ in range(3) for completion in running.step()]
+    running.take_meter()
+    run_probe(backend, TOKENIZER, rows, time.monotonic)
+    said += running.step()
+    upkeep = running.take_meter().upkeep
+    assert (upkeep.joins, upkeep.leaves) == (0, 0)
+    for completion in [*said, *finish(running)]:
+        assert completion.tokens == mlx_models.alone(model, completion.request).tokens
 
 
 def test_random_rows_draw_the_same_beside_greedy_ones(model: Any) -> None:

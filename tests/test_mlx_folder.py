@@ -1,6 +1,7 @@
 """An MLX folder is opened without its weights: tokenizer, template and card, as the same model's GGUF gives."""
 
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,23 @@ def test_another_number_format_is_for_gguf_files(folder: Path, tmp_path: Path) -
     run = batchrun(tmp_path, "run", "jobs.jsonl", "-o", "-", "--model", folder, "--weights", "q4_0", engine="mlx")
     assert run.status == 5
     assert "an MLX folder is used as it is" in run.err
+
+
+HEADERS = {
+    "is longer than the file": struct.pack("<Q", 1 << 62) + b"{}",
+    "is a list": struct.pack("<Q", 2) + b"[]",
+    "has a number for a tensor": struct.pack("<Q", 7) + b'{"a":1}',
+    "has a tensor without a shape": struct.pack("<Q", 8) + b'{"a":{}}',
+    "has a shape of words": struct.pack("<Q", 35) + b'{"a":{"shape":["x"],"dtype":"F16"}}',
+    "is no JSON": struct.pack("<Q", 1) + b"{",
+    "is missing": b"",
+}
+
+
+@pytest.mark.parametrize("fault", sorted(HEADERS))
+def test_weights_whose_header_makes_no_sense_are_refused_in_one_line(folder: Path, fault: str) -> None:
+    path = next(folder.glob("model*.safetensors"))
+    path.write_bytes(HEADERS[fault])
+    with pytest.raises(ModelError, match=r"model.*\.safetensors is no safetensors file: .") as caught:
+        opened(folder)
+    assert "\n" not in str(caught.value)

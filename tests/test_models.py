@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from batchrun import assembly, engines
+from batchrun.config import Settings
 from batchrun.errors import ModelError
 from batchrun.models import EMBEDDED_PACKAGE, HEAD_BYTES, SAMPLE_BYTES, SAMPLES, identity, locate
 
@@ -165,3 +167,30 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_has_no_identity(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="could not be read"):
         identity(tmp_path / "missing.gguf")
+
+
+def test_a_start_hashes_a_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF and more")
+    first = identity(path)
+
+    def read_again(place: Path, mode: str) -> None:
+        raise AssertionError(f"{place} is read again")
+
+    monkeypatch.setattr(Path, "open", read_again)
+    assert identity(path) == first
+
+
+def test_a_model_file_is_opened_by_a_process_of_its_own_before_this_one_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Apple the choice of an engine looks into the file; a damaged one would end this process without a word."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF but damaged")
+    monkeypatch.setattr(engines, "_mlx_reads", lambda path: pytest.fail("opened here first"))
+    monkeypatch.setattr(engines.sys, "platform", "darwin")
+    monkeypatch.setattr(engines.platform, "machine", lambda: "arm64")
+    monkeypatch.setattr(assembly, "opened_folder", lambda: tmp_path / "opened")
+    for ask in (assembly.original_identity, assembly.open_model, assembly.engine_and_formats):
+        with pytest.raises(ModelError):
+            ask(Settings(model=str(path)))

@@ -117,6 +117,20 @@ def test_a_rule_that_cannot_be_kept_here_is_refused(rule: Rules) -> None:
     check_measurable(Rules(), UNREADABLE)
 
 
+def test_a_run_without_rules_asks_no_sensor() -> None:
+    plant = Plant(PRESETS["phone"], 0)
+    asked: list[int] = []
+
+    def sense() -> Sensed:
+        asked.append(1)
+        return MAINS
+
+    for kept, wanted in ((Rules(), 0), (Rules(only_on_ac=True), 1)):
+        permission = Permission(Nobody(plant, 1e9), kept, sense, plant.clock, lambda: NOON)
+        assert not permission.stopped
+        assert len(asked) == wanted
+
+
 # -- a run under rules
 
 

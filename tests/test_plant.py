@@ -5,16 +5,17 @@
 
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from plant import CALM_C, PRESETS, BurstSeen, Driven, Exact, Plant, PlantSensors, drive
+from plant import CALM_C, PRESETS, Driven, Exact, Plant, PlantSensors, drive
 from plant_grid import PAIRS, fixed_pairs
 
 from batchrun.governor import Bounds, HeatGovernor
-from batchrun.heat import Contention, Level, Reading, Sensed
+from batchrun.heat import Contention, Level, Reading, Sensed, Supply
 from batchrun.pacer import Pacer, Sensors
 from batchrun.speed import SpeedSensor
 from batchrun.thermal import MachineSensors
@@ -115,6 +116,9 @@ class Lying:
     def contention(self) -> Contention:
         return Contention()
 
+    def supply(self) -> Supply:
+        return Supply()
+
 
 def says(level: Level) -> Eyes:
     return lambda plant: Lying(plant, lambda celsius: Reading("liar", level, celsius))
@@ -214,5 +218,8 @@ def test_all_liars(liar: str) -> None:
 
 def test_bursts_are_what_the_plant_felt() -> None:
     found = governed("phone", 0, seconds=300).bursts
-    assert all(isinstance(burst, BurstSeen) for burst in found)
     assert found[0].throttled_s + found[1].throttled_s > 0
+    assert all(burst.throttled_s <= burst.worked_s + 1e-6 for burst in found)
+    for before, after in pairwise(found):
+        assert after.began_s >= before.began_s + before.worked_s + before.rest_s - 0.01
+    assert {burst.fired is not None for burst in found if burst.level == "hot"} == {True}

@@ -13,6 +13,7 @@ import pytest
 from batchrun.assembly import open_parts, open_worker, slot_plan
 from batchrun.calibrate import Rig, sample_requests
 from batchrun.config import Settings
+from batchrun.cost import Work
 from batchrun.heat import Level
 from batchrun.speed import SpeedSensor
 from batchrun.step_fit import StepFit
@@ -67,7 +68,13 @@ def test_a_quota_is_found_within_three_seconds_and_is_not_heat(group: Group, pro
     load = slot_plan(parts, max(request.need_tokens for request in requests), probes=True)
     sensors = open_sensors()
     speed = SpeedSensor(StepFit(), sensors.contention)
-    worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, speed.saw_step)
+    blind = SpeedSensor(StepFit())  # sees the same steps and no counters: to it a quota is heat
+
+    def saw_step(done: Work, seconds: float) -> None:
+        speed.saw_step(done, seconds)
+        blind.saw_step(done, seconds)
+
+    worker = open_worker(parts, load, time.monotonic, lambda: False, lambda: False, saw_step, print)
     rig = Rig(worker, speed, requests, time.monotonic, time.sleep)
     try:
         rig.work(LEARN_S, until_slow=False)
@@ -92,3 +99,4 @@ def test_a_quota_is_found_within_three_seconds_and_is_not_heat(group: Group, pro
     assert found_s < 3.0
     assert {seen.cause for seen in verdicts if seen.cause} == {"quota"}
     assert all(seen.level < Level.HOT for seen in verdicts)
+    assert blind.verdict.level is Level.HOT

@@ -1,13 +1,18 @@
 """Which jobs are tried again, and how."""
 
+import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from test_prompts import CONTACT, FREE, JOB, MODEL, PREPARER
+from building import schema
+from test_prompts import FREE, JOB, MODEL, PREPARER
 
 from batchrun.core import Closed, Completion, FinishReason, Job, Request, Result, Status, Timing, Usage
+from batchrun.errands import Errand
+from batchrun.outcomes import Outcomes
 from batchrun.results import judge
-from batchrun.retries import Retries, remark
+from batchrun.retries import LONGEST_REMARK, Retries, remark
 
 ROOM = 2000
 OK_TEXT, BAD_TEXT = '{"name":"Ada"}', '{"name":7}'
@@ -100,6 +105,45 @@ def test_an_answer_that_ran_away_is_not_given_more_room() -> None:
     assert again(1, True, ended(request(), OK_TEXT, closed=frozenset({Closed.RUNAWAY}))) is None
 
 
+@pytest.mark.parametrize("finish", [FinishReason.CANCELLED, FinishReason.EXPIRED, FinishReason.ERROR])
+def test_an_answer_that_was_ended_is_not_asked_for_again(finish: FinishReason) -> None:
+    assert again(1, True, ended(request(), OK_TEXT, finish, frozenset({Closed.BUDGET}))) is None
+
+
+def test_where_a_budget_cannot_grow_an_invalid_answer_is_told_what_was_wrong() -> None:
+    first = request(replace(JOB, max_tokens=500))
+    found = ended(first, BAD_TEXT, closed=frozenset({Closed.BUDGET}))
+    second = again(1, True, found, room=first.need_tokens)
+    assert second is not None
+    assert (second.attempt, second.refusals) == (2, 1)
+    assert second.need_tokens == first.need_tokens
+    assert "7 is not of type 'string'" in text_of(second)
+    assert again(1, True, found, room=len(first.tokens) + 20) is None
+
+
+def test_a_job_whose_group_has_its_answer_is_not_tried_again() -> None:
+    written: list[Result] = []
+    sink = SimpleNamespace(append=written.append)
+    watch = SimpleNamespace(saw=lambda _: None)
+    outcomes = Outcomes(sink, None, watch, "model", request, Retries(PREPARER, 1, True))
+    bad, good = (request(replace(JOB, id=name, index=index, group="g")) for index, name in enumerate("ab"))
+    for asked in (bad, good):
+        outcomes.add(Errand(asked))
+    outcomes.settle(ended(good, OK_TEXT)[0], 1, ROOM)
+    settled = outcomes.settle(ended(bad, BAD_TEXT)[0], 1, ROOM)
+    assert settled is not None
+    assert settled.stands
+    assert [result.id for result in written] == ["b", "a"]
+
+
 def test_a_remark_is_short_whatever_was_wrong() -> None:
-    _, result = ended(request(replace(JOB, schema=CONTACT)), '{"name":' + "[" * 90 + "]" * 90 + "}")
-    assert 0 < len(remark(result.errors)) <= 400
+    name = "x" * 5000
+    content = {"type": "object", "properties": {"a": {"const": name}}, "additionalProperties": {"const": name}}
+    answer = {"a": 1} | {f"{place}{name[:1000]}": 2 for place in range(9)}
+    _, result = ended(request(replace(JOB, schema=schema(content))), json.dumps(answer))
+    assert result.status is Status.INVALID
+    said = "; ".join(f"at {error.path}: {error.message}" for error in result.errors)
+    assert len(said) > LONGEST_REMARK
+    told = remark(result.errors)
+    assert len(told) <= LONGEST_REMARK
+    assert told.startswith(f"at {result.errors[0].path}: ")

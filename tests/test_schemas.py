@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from batchrun.core import Problem, Schema
 from batchrun.errors import JobError
 from batchrun.schema_folders import SchemaFolders
-from batchrun.schemas import MOST_NESTED, PROBLEMS_SHOWN, is_too_deep, pointer, validate
+from batchrun.schema_walk import pointer
+from batchrun.schemas import MOST_NESTED, PROBLEMS_SHOWN, is_too_deep, validate
 
 
 def load(value: Any, folder: Path = Path("/nowhere")) -> Schema:

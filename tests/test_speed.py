@@ -20,23 +20,25 @@ STEP_S = 0.05
 class Flat:
     """A step model to which all steps are alike."""
 
-    def __init__(self) -> None:
-        self.learned = 0
+    def __init__(self, step_s: float = STEP_S) -> None:
+        self.learned, self._step_s = 0, step_s
 
     def saw_step(self, done: Work, seconds: float) -> None:
         self.learned += 1
 
     def step_seconds(self, planned: Work) -> float:
-        return STEP_S
+        return self._step_s
 
 
 class Counters:
-    """Counters of waiting that a test moves."""
+    """Counters of waiting that a test moves; None is an answer that is late."""
 
     def __init__(self) -> None:
-        self.now = Contention(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self.now: Contention | None = Contention(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self.asked = 0
 
-    def __call__(self) -> Contention:
+    def __call__(self) -> Contention | None:
+        self.asked += 1
         return self.now
 
 
@@ -197,7 +199,7 @@ def test_a_known_device_is_judged_from_the_first_probe() -> None:
 
 WAITS: dict[str, Callable[[float], Contention]] = {
     "quota": lambda waited_s: Contention(waited_s, 0.0, 0.0, 0.0, 0.0, 0.0),
-    "neighbours": lambda waited_s: Contention(0.0, waited_s, 0.0, 0.0, 0.0, 0.0),
+    "neighbours": lambda waited_s: Contention(0.0, waited_s, waited_s, 0.0, 0.0, 0.0),
     "host": lambda waited_s: Contention(0.0, 0.0, 0.0, waited_s, 0.0, 0.0),
     "memory": lambda waited_s: Contention(0.0, 0.0, 0.0, 0.0, waited_s, 0.0),
     "power": lambda waited_s: Contention(0.0, 0.0, 0.0, 0.0, 0.0, waited_s),
@@ -260,6 +262,50 @@ def test_counters_that_cannot_be_read_excuse_nothing() -> None:
     assert waits(Contention(1.0), Contention()) == []
 
 
+def test_nobody_waits_for_neighbours_longer_than_those_ran() -> None:
+    ours = waits(Contention(pressure_s=0.0, others_s=0.0), Contention(pressure_s=5.0, others_s=0.1, processors=4))
+    assert ours == [("neighbours", pytest.approx(0.4))]
+    theirs = waits(Contention(pressure_s=0.0, others_s=0.0), Contention(pressure_s=5.0, others_s=2.0, processors=4))
+    assert theirs == [("neighbours", pytest.approx(5.0))]
+    assert waits(Contention(pressure_s=0.0), Contention(pressure_s=5.0)) == [("neighbours", 5.0)]
+
+
+def test_threads_of_our_own_that_wait_for_each_other_excuse_no_heat() -> None:
+    counters = Counters()
+    sensor = SpeedSensor(Flat(), counters)
+    run(sensor, 1.0, 2.0)
+    for place in range(100):
+        counters.now = Contention(pressure_s=2 * STEP_S * place, others_s=0.0, processors=2)
+        sensor.saw_step(Work(1, 8, 0, 0, 0), 2 * STEP_S)
+    assert sensor.verdict.cause == "heat"
+
+
+def test_counters_that_answer_late_say_nothing_and_the_next_answer_explains_all_the_time() -> None:
+    counters = Counters()
+    sensor = SpeedSensor(Flat(), counters)
+    run(sensor, 1.0, 2.0)
+    counters.now = None
+    for _ in range(40):
+        sensor.saw_step(Work(1, 8, 0, 0, 0), 2 * STEP_S)
+        assert sensor.verdict.level < Level.HOT
+    counters.now = WAITS["neighbours"](40 * STEP_S)
+    for _ in range(2):
+        sensor.saw_step(Work(1, 8, 0, 0, 0), 2 * STEP_S)
+    assert sensor.verdict.cause == "neighbours"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_counters_are_not_asked_with_every_step(answers: bool) -> None:
+    counters, step_s = Counters(), 0.002
+    sensor = SpeedSensor(Flat(step_s), counters)
+    for _ in range(500):
+        sensor.saw_step(Work(1, 8, 0, 0, 0), step_s)
+    counters.asked, counters.now = 0, counters.now if answers else None
+    for _ in range(500):
+        sensor.saw_step(Work(1, 8, 0, 0, 0), step_s / 0.85)
+    assert counters.asked <= 15  # in 1.2 seconds
+
+
 # -- which sensors are believed
 
 HOT, COOL = Reading("a", Level.HOT), Speed(Level.COOL, 1.0)
@@ -299,6 +345,14 @@ def test_a_critical_reading_must_outlast_a_long_rest() -> None:
     for _ in range(ALARMS):
         trust.judge([critical], COOL, LONG_REST_S)
     assert trust.worst([critical]).level is Level.UNKNOWN
+
+
+def test_a_critical_reading_stands_though_its_source_cried_hot_too_often() -> None:
+    trust = Trust()
+    for _ in range(ALARMS):
+        trust.judge([HOT], COOL)
+    assert trust.worst([HOT]).level is Level.UNKNOWN
+    assert trust.worst([Reading("a", Level.CRITICAL)]).level is Level.CRITICAL
 
 
 def test_no_readings_are_unknown() -> None:

@@ -2,16 +2,20 @@
 
 import ctypes
 import json
+import subprocess
 import sys
 import threading
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from batchrun.cooling import LOOK_S, STEADY_LOOKS, wait_until_cool
-from batchrun.heat import Contention, Level, Power, Reading, Sensed, Supply
-from batchrun.thermal import MachineSensors, nvidia, others, termux
+from batchrun.errors import UsageError
+from batchrun.heat import Contention, Energy, Level, Power, Reading, Sensed, Supply
+from batchrun.permission import Rules, check_measurable
+from batchrun.thermal import MachineSensors, Opened, nvidia, others, termux
 from batchrun.thermal.asked import Asked
 from batchrun.thermal.darwin import NOTIFICATION, Darwin
 from batchrun.thermal.energy import EnergyMeter
@@ -73,6 +77,97 @@ def test_whatever_a_driver_raises_is_no_answer(error: Exception) -> None:
     asked = Asked(read, patience_s=PATIENCE_S)
     assert asked.latest() is None
     assert type(error).__name__ in asked.error
+
+
+def test_one_failed_reading_is_skipped() -> None:
+    clock, answers = Clock(), iter([5.0, None, OSError("busy"), 9.0])
+
+    def read() -> float | None:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    asked = Asked(read, every_s=1.0, fresh_s=5.0, patience_s=PATIENCE_S, clock=clock)
+    seen = []
+    for second in range(4):
+        clock.now_s = float(second)
+        seen.append(asked.latest())
+    assert seen == [5.0, 5.0, 5.0, 9.0]
+
+
+def test_an_answer_that_is_late_is_none_of_now() -> None:
+    clock, release = Clock(), threading.Event()
+    count = iter(range(10))
+
+    def read() -> int:
+        number = next(count)
+        if number:
+            release.wait(PATIENCE_S)
+        return number
+
+    asked = Asked(read, every_s=0.0, fresh_s=5.0, patience_s=1.0, clock=clock)
+    assert asked.now() == 0
+    assert asked.now() is None  # it hangs
+    assert asked.now() is None  # and is not asked again meanwhile
+    assert asked.latest() == 0
+    release.set()
+
+
+def test_counters_that_are_late_are_not_taken_for_those_of_now() -> None:
+    clock, hangs, release = Clock(), threading.Event(), threading.Event()
+
+    def read() -> Contention:
+        if hangs.is_set():
+            release.wait(PATIENCE_S)
+        return Contention(quota_s=1.0)
+
+    found = MachineSensors({}, read, lambda: None, {}, clock=clock)
+    while found.contention() != Contention(quota_s=1.0):
+        pass
+    hangs.set()
+    assert found.contention() is None
+    clock.now_s = 60.0
+    assert found.contention() == Contention()  # it hangs for good: none can be read
+    release.set()
+
+
+def test_where_no_thread_can_be_started_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    asked = Asked(lambda: 1)
+    assert asked.latest() is None
+    assert "can't start new thread" in asked.error
+    assert asked.now() is None
+
+
+def test_a_device_is_opened_once_whoever_asks_first() -> None:
+    opened, gate = [], threading.Event()
+
+    def open_device() -> SimpleNamespace:
+        opened.append(1)
+        gate.wait(PATIENCE_S)
+        return SimpleNamespace(readings=lambda elapsed_s: (), joules=lambda: 1.0)
+
+    device = Opened(open_device)
+    threads = [threading.Thread(target=device.joules) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert opened == [1]
+
+
+def test_the_power_source_waits_for_a_first_answer() -> None:
+    def slow() -> Supply:
+        threading.Event().wait(0.3)
+        return Supply(Power.BATTERY)
+
+    assert MachineSensors({}, Contention, slow, {}).sense().supply == Supply()
+    assert MachineSensors({}, Contention, slow, {}).supply(PATIENCE_S) == Supply(Power.BATTERY)
 
 
 def test_one_that_fails_hides_no_other() -> None:
@@ -185,6 +280,24 @@ def test_energy_of_an_accelerator_counts_once_it_worked() -> None:
     assert nvml.joules() is None
 
 
+def test_an_accelerator_that_will_count_is_a_meter_and_one_that_idles_on_is_none() -> None:
+    card = Card(gpu=0)
+    nvml = Nvidia(card)
+    assert not nvml.will_count
+    nvml.readings(1.0)
+    assert nvml.joules() is None
+    assert nvml.will_count
+    nvml.readings(nvidia.IDLE_S)
+    assert not nvml.will_count
+    sensed = Sensed(energy=EnergyMeter().energy(None, None, None, False, awaited="nvml"))
+    assert sensed.energy == Energy(None, "nvml")
+    rule = Rules(max_energy_wh=1.0)
+    check_measurable(rule, sensed)
+    assert rule.broken(sensed, datetime(2026, 11, 30)) == ""
+    with pytest.raises(UsageError):
+        check_measurable(rule, Sensed())
+
+
 def test_no_package_or_no_driver_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert open_nvidia() is None
@@ -268,9 +381,14 @@ def test_a_battery_by_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
         assert others.psutil_supply() == wanted
     monkeypatch.delattr(others.psutil, "sensors_battery")
     assert others.psutil_supply() == Supply()
-    found = others.psutil_contention()
-    assert found.others_s is not None
-    assert found.stall_s is not None
+
+
+def test_waiting_by_psutil_is_what_others_took_and_swapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = SimpleNamespace(seconds=lambda: 100.0)
+    monkeypatch.setattr(others.psutil, "cpu_times", lambda: SimpleNamespace(user=300.0, system=40.0))
+    monkeypatch.setattr(others.psutil, "cpu_count", lambda: 4)
+    monkeypatch.setattr(others.psutil, "swap_memory", lambda: SimpleNamespace(sin=4096 * 10_000, sout=0))
+    assert others.PsutilLoad(own).contention() == Contention(others_s=60.0, stall_s=1.0, processors=4)  # type: ignore[arg-type]
 
 
 # -- Termux
@@ -310,8 +428,18 @@ def test_a_phone_that_answers_nonsense_is_unknown(answer: str) -> None:
     assert found.sense().supply == Supply()
 
 
-def test_the_command_gets_three_seconds() -> None:
-    assert termux.LIMIT_S == 3.0
+def test_the_command_gets_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def never_answers(command: list[str], **options: Any) -> None:
+        given.update(options, command=command)
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", never_answers)
+    found = MachineSensors({}, Contention, lambda: None, {}, termux.Termux())
+    found.settle(PATIENCE_S)
+    assert (given["command"], given["timeout"]) == ([termux.COMMAND], 3.0)
+    assert found.sense().worst.level is Level.UNKNOWN
 
 
 # -- energy
@@ -330,6 +458,7 @@ def test_a_battery_counts_while_it_drains() -> None:
     spent = [meter.energy(None, None, left, True).joules for left in (1000.0, 990.0, 985.0)]
     assert spent == [0.0, 10.0, 15.0]
     assert meter.energy(None, None, 985.0, True).method == "battery"
+    assert [meter.energy(None, None, left, True).joules for left in (990.0, 985.0, 988.0, 985.0)] == [15.0] * 4  # noise
     meter.energy(None, None, 1100.0, False)
     found = meter.energy(None, None, 1090.0, True)
     assert (found.joules, found.method) == (15.0, "battery, part of the time")

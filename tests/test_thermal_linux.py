@@ -3,7 +3,12 @@
 Each layout is written down as its files were; the folder is what `root` points at.
 """
 
-from collections.abc import Mapping
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,9 +17,12 @@ from hypothesis import strategies as st
 
 from batchrun.heat import Level, Power, Reading, Supply
 from batchrun.thermal import MachineSensors, open_sensors
+from batchrun.thermal.files import folders
 from batchrun.thermal.linux_heat import LinuxHeat, level
 from batchrun.thermal.linux_load import LinuxLoad
 from batchrun.thermal.linux_power import LinuxPower
+from batchrun.thermal.others import PsutilLoad
+from batchrun.thermal.own_time import OwnTime
 
 Files = Mapping[str, object]
 
@@ -172,6 +180,23 @@ def readings(root: Path, *layers: Files) -> dict[str, Reading]:
     return {reading.source: reading for reading in LinuxHeat(laid(root, *layers)).readings(1.0)}
 
 
+class Own(OwnTime):
+    """So much processor time of our own."""
+
+    def __init__(self, own_s: float) -> None:
+        self._own_s = own_s
+
+    def seconds(self) -> float:
+        return self._own_s
+
+
+class Alone(OwnTime):
+    """This process without its children."""
+
+    def seconds(self) -> float:
+        return time.process_time()
+
+
 # -- whole layouts
 
 
@@ -205,7 +230,8 @@ def test_a_raspberry_pi_is_judged_by_its_firmware(tmp_path: Path) -> None:
 
 
 def test_a_container_has_no_heat_to_read_and_a_quota(tmp_path: Path) -> None:
-    found = sensors(tmp_path, CONTAINER)
+    found = open_sensors(laid(tmp_path, CONTAINER), "Linux", threads=1)
+    found.settle()
     assert found.sense().readings == ()
     assert found.sense().worst.level is Level.UNKNOWN
     assert found.sense().supply.source is Power.UNKNOWN
@@ -320,8 +346,9 @@ def test_the_quotas_of_all_groups_above_count(tmp_path: Path) -> None:
             "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=99000000",
         },
     )
-    found = LinuxLoad(root).contention()
+    found = LinuxLoad(root, threads=1).contention()
     assert (found.quota_s, found.pressure_s) == (pytest.approx(2.5), pytest.approx(7.0))
+    assert LinuxLoad(root, threads=5).contention().quota_s == pytest.approx(0.5)  # of every thread that was held back
 
 
 def test_an_old_control_group_counts_in_nanoseconds(tmp_path: Path) -> None:
@@ -332,7 +359,7 @@ def test_an_old_control_group_counts_in_nanoseconds(tmp_path: Path) -> None:
             "sys/fs/cgroup/cpu,cpuacct/job/cpu.stat": "nr_periods 10\nnr_throttled 4\nthrottled_time 3000000000",
         },
     )
-    assert LinuxLoad(root).contention().quota_s == pytest.approx(3.0)
+    assert LinuxLoad(root, threads=1).contention().quota_s == pytest.approx(3.0)
 
 
 def test_other_processes_the_host_and_memory_are_counted(tmp_path: Path) -> None:
@@ -343,19 +370,65 @@ def test_other_processes_the_host_and_memory_are_counted(tmp_path: Path) -> None
             "proc/vmstat": "nr_free_pages 1\npswpin 20000\npswpout 10000",
         },
     )
-    found = LinuxLoad(root).contention()
-    assert found.others_s is not None
-    assert 4000 < found.others_s <= 5000  # of two processors, less our own
-    assert found.steal_s == pytest.approx(3.0)
+    found = LinuxLoad(root, threads=8, own=Own(400.0)).contention()
+    assert found.others_s == pytest.approx(4800.0)  # on the mean of two processors, less our own
+    assert found.processors == 2
+    assert found.steal_s == pytest.approx(1.5)  # two processors cannot lose more threads than two their time
+    assert LinuxLoad(root, threads=1, own=Own(400.0)).contention().steal_s == pytest.approx(3.0)
     assert found.stall_s == pytest.approx(3.0)
     laid(root, {"proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=4000000"})
-    assert LinuxLoad(root).contention().stall_s == pytest.approx(4.0)
+    assert LinuxLoad(root, threads=1).contention().stall_s == pytest.approx(4.0)
+
+
+def test_a_kernel_that_does_not_count_our_own_time_counts_nobodys(tmp_path: Path) -> None:
+    root = laid(tmp_path, {"proc/stat": "cpu  100 0 0 5 5 0 0 300 0 0\ncpu0 5 0 0"})
+    assert LinuxLoad(root, threads=1, own=Own(400.0)).contention().others_s is None
+
+
+BUSY_S = 1.0
+CHILD = f"""
+import sys, time
+while time.process_time() < {BUSY_S}:
+    pass
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("shell", [False, True])
+def test_what_a_child_of_ours_computes_is_no_neighbours_doing(shell: bool) -> None:
+    """The engine runs in a child; and a child may have one of its own."""
+    own = OwnTime(iter(range(10)).__next__)
+    before_s = own.seconds()
+    command = f"{shlex.join([sys.executable, '-c', CHILD])}; true" if shell else [sys.executable, "-c", CHILD]
+    child = subprocess.Popen(command, shell=shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdin
+    assert child.stdout
+    assert child.stdout.readline() == "done\n"
+    living_s = own.seconds() - before_s
+    child.stdin.close()
+    child.wait()
+    child.stdout.close()
+    assert living_s >= 0.9 * BUSY_S
+    assert own.seconds() - before_s >= 0.9 * BUSY_S  # an end gives nothing back
+
+
+@pytest.mark.parametrize("load", [lambda own: LinuxLoad(Path("/"), 1, own), PsutilLoad])
+def test_a_child_of_ours_at_work_does_not_count_among_others(load: Callable[[OwnTime], LinuxLoad]) -> None:
+    """Two counters of the same machine, of which one forgets its children."""
+    own = OwnTime(iter(range(10)).__next__)
+    whole, alone = load(own), load(Alone())
+    subprocess.run([sys.executable, "-c", CHILD], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    found, forgetful = whole.contention(), alone.contention()
+    if found.others_s is None or forgetful.others_s is None:
+        pytest.skip("this kernel does not count processor time")
+    assert (forgetful.others_s - found.others_s) * found.processors >= 0.9 * BUSY_S
 
 
 @pytest.mark.parametrize("content", ["", "garbage", "cpu x y z", "some total=x", "0::", ":::"])
 def test_broken_counters_are_none(tmp_path: Path, content: str) -> None:
     names = ("proc/stat", "proc/vmstat", "proc/pressure/cpu", "proc/pressure/memory", "proc/self/cgroup")
-    found = LinuxLoad(laid(tmp_path, dict.fromkeys(names, content))).contention()
+    found = LinuxLoad(laid(tmp_path, dict.fromkeys(names, content)), threads=1).contention()
     assert (found.quota_s, found.pressure_s, found.others_s, found.steal_s, found.stall_s) == (None,) * 5
 
 
@@ -377,6 +450,32 @@ def test_a_battery_without_a_line_beside_it(tmp_path: Path) -> None:
 
 def test_no_folder_of_supplies_is_unknown(tmp_path: Path) -> None:
     assert LinuxPower(tmp_path).supply() is None
+
+
+def test_supplies_that_may_not_be_read_are_unknown_and_not_mains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = laid(tmp_path, {f"{SUPPLY}/.keep": ""})
+    assert LinuxPower(root).supply() == Supply(Power.MAINS)
+    (root / SUPPLY / "BAT0" / "type").mkdir(parents=True)  # there, and no file that says what it is
+    assert LinuxPower(root).supply() is None
+
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    monkeypatch.setattr(os, "scandir", refused)
+    assert folders(root / SUPPLY, "*") == []
+    assert LinuxPower(root).supply() is None
+
+
+def test_a_voltage_that_falls_under_load_spends_nothing(tmp_path: Path) -> None:
+    power = LinuxPower(laid(tmp_path, PHONE))
+    before = power.battery_joules()
+    laid(tmp_path, {f"{SUPPLY}/battery/voltage_now": 3600000})
+    assert power.battery_joules() == before
+    laid(tmp_path, {f"{SUPPLY}/battery/charge_now": 2999000})
+    assert power.battery_joules() == pytest.approx(2.999 * 3.85 * 3600)
 
 
 def test_what_a_battery_lost_is_energy_and_time_on_mains_is_said(tmp_path: Path) -> None:

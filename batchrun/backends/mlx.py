@@ -104,7 +104,7 @@ class MlxBackend:
                 drawn = []
             self._waits += 1
         seconds = time.perf_counter() - pending.began_s
-        if self._batch.ended:
+        if self._batch.ended and any(lane.cache is self._batch.cache for lane in pending.lanes):
             self._batch.wave.saw_step(seconds, len(self._batch.rows), self._batch.ended)
         return drawn
 
@@ -164,9 +164,18 @@ class MlxBackend:
 
     def _lanes(self, feeds: Sequence[Feed], together: Sequence[Feed]) -> list[Lane]:
         """The passes that this step's last tokens need: the batch, and a pass for each row outside of it that draws."""
-        last = {feed.slot: feed.tokens[-1] for feed in feeds}
+        lanes = [self._joint_lane(together)] if together else []
         joint = {feed.slot for feed in together}
-        for slot in set(self._batch.slots) - joint:
+        for feed in feeds:
+            if feed.sampling and feed.slot not in joint:
+                lanes.append(Lane((feed.slot,), self._own_cache(feed.slot), mx.array([feed.tokens[-1]])))
+        return lanes
+
+    def _joint_lane(self, together: Sequence[Feed]) -> Lane:
+        """The batch with these feeds in it and nobody else.  It is not touched by steps that it has no part in, such as
+        those of a probe."""
+        last = {feed.slot: feed.tokens[-1] for feed in together}
+        for slot in set(self._batch.slots) - last.keys():
             self._own_cache(slot)
         newcomers = [
             Newcomer(feed.slot, self._own_cache(feed.slot), feed.tokens[:-1])
@@ -179,14 +188,8 @@ class MlxBackend:
                 self._slots[newcomer.slot].cache = None
         elif self._batch.ended and self._batch.wave.due:
             self._batch.slice()
-        lanes = []
-        if self._batch.rows:
-            inputs = mx.array([last[slot] if slot is not None else 0 for slot in self._batch.rows])
-            lanes.append(Lane(tuple(self._batch.rows), self._batch.cache, inputs))
-        for feed in feeds:
-            if feed.sampling and feed.slot not in joint:
-                lanes.append(Lane((feed.slot,), self._own_cache(feed.slot), mx.array([feed.tokens[-1]])))
-        return lanes
+        inputs = mx.array([last[slot] if slot is not None else 0 for slot in self._batch.rows])
+        return Lane(tuple(self._batch.rows), self._batch.cache, inputs)
 
     def _compute(self, lanes: Sequence[Lane], chain: int) -> tuple[list[Array], list[list[tuple[Array, Array]]]]:
         """Logits of each lane; for a chain, the tokens and margins of each of its rounds instead."""

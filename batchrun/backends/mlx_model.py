@@ -74,7 +74,8 @@ class MlxFolder:
         after = after_an_answer(self.template, self.tokenizer)
         if after is not None and self.tokenizer.is_control(after):
             self.tokenizer.stop_tokens |= {after}
-        size = weights_in(folder, text_config.get("quantization", {}).get("bits", 32))
+        quantization = text_config.get("quantization")
+        size = weights_in(folder, quantization.get("bits", 32) if isinstance(quantization, dict) else 32)
         card = ModelCard(
             name=name,
             identity=identity,

@@ -2,12 +2,13 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from batchrun.bench.workloads import Workload
 from batchrun.core import Result, Status
+from batchrun.glance import Glance
 from batchrun.line import Line
 from batchrun.stats import BurstStats
 
@@ -100,7 +101,7 @@ class Unattended:
     def saw(self, result: Result | None) -> None:
         pass
 
-    def tick(self) -> None:
+    def tick(self, look: Callable[[], Glance]) -> None:
         pass
 
 

@@ -1,5 +1,6 @@
 """Small files of the kernel, under a root folder that is `/` on a machine and a copy in tests."""
 
+import os
 from pathlib import Path
 
 
@@ -24,6 +25,15 @@ def celsius(path: Path) -> float | None:
     """A temperature in thousandths of a degree, where it is one that silicon can have."""
     found = number(path)
     return found / 1000 if found is not None and 0 < found < 150_000 else None
+
+
+def is_readable(path: Path) -> bool:
+    """Whether it is a folder whose entries can be listed: one that cannot be is not an empty one."""
+    try:
+        os.listdir(path)
+    except OSError:
+        return False
+    return True
 
 
 def folders(path: Path, pattern: str) -> list[Path]:

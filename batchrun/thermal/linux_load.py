@@ -1,35 +1,39 @@
 """What slows a process on Linux without heating the machine: quota, neighbours, the host, want of memory.
 
-Cumulative seconds since boot; whoever asks compares two moments.  Sources: admin-guide/cgroup-v2 and
+Cumulative seconds since boot; whoever asks compares two moments.  The kernel adds up what a quota and the host held
+back over all processors; a thread of ours waited for its share of that.  Sources: admin-guide/cgroup-v2 and
 accounting/psi in the kernel's documentation, proc(5).
 """
 
 import os
-import time
+from dataclasses import replace
 from pathlib import Path
 
 from batchrun.heat import Contention
 from batchrun.thermal.files import text
+from batchrun.thermal.own_time import OwnTime
 
 PAGE_S = 1e-4  # to bring one page back from a disk: for kernels that do not count such waiting themselves
 BUSY_FIELDS, STEAL_FIELD = (1, 2, 3, 6, 7), 8  # of the `cpu` line of /proc/stat
 
 
 class LinuxLoad:
-    """Counters of this process's surroundings, under a root folder."""
+    """Counters of this process's surroundings, under a root folder.  `threads`: that compute in a run."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, threads: int, own: OwnTime | None = None) -> None:
         self._root = root
+        self._threads = threads
+        self._own = own or OwnTime()
 
     def contention(self) -> Contention:
         groups = self._groups()
         pressures = [*(group / "cpu.pressure" for group in groups), self._root / "proc/pressure/cpu"]
-        others_s, steal_s = self._processors()
-        return Contention(
-            quota_s=self._quota_s(groups),
+        quota_s = self._quota_s(groups)
+        taken = self._processors() or Contention()
+        return replace(
+            taken,
+            quota_s=None if quota_s is None else quota_s / self._threads,
             pressure_s=next((found for path in pressures if (found := _waited_s(path)) is not None), None),
-            others_s=others_s,
-            steal_s=steal_s,
             stall_s=self._stall_s(),
         )
 
@@ -52,7 +56,7 @@ class LinuxLoad:
         return found
 
     def _quota_s(self, groups: list[Path]) -> float | None:
-        """Seconds held back by any quota above us; None where no group counts them."""
+        """Seconds held back by any quota above us, over all processors; None where no group counts them."""
         total_s = None
         for group in groups:
             for line in (text(group / "cpu.stat") or "").splitlines():
@@ -62,17 +66,20 @@ class LinuxLoad:
                     total_s = (total_s or 0.0) + int(value) * unit
         return total_s
 
-    def _processors(self) -> tuple[float | None, float | None]:
-        """Seconds of all processors that other processes took, and seconds that the host took."""
+    def _processors(self) -> Contention | None:
+        """What other processes took, and what the host took; None where the kernel does not count it, or not us."""
         lines = [line.split() for line in (text(self._root / "proc/stat") or "").splitlines()]
         fields = lines[0] if lines else []
         if len(fields) <= STEAL_FIELD or fields[0] != "cpu" or not all(field.isdigit() for field in fields[1:]):
-            return None, None
+            return None
         tick_s = 1 / os.sysconf("SC_CLK_TCK")
-        processors = sum(line[0].startswith("cpu") for line in lines if line) - 1
+        processors = max(1, sum(line[0].startswith("cpu") for line in lines if line) - 1)
         busy_s = sum(int(fields[place]) for place in BUSY_FIELDS) * tick_s
-        others_s = (busy_s - time.process_time()) / max(processors, 1)
-        return others_s, int(fields[STEAL_FIELD]) * tick_s
+        others_s = busy_s - self._own.seconds()
+        if others_s < 0:
+            return None
+        steal_s = int(fields[STEAL_FIELD]) * tick_s / min(self._threads, processors)
+        return Contention(others_s=others_s / processors, steal_s=steal_s, processors=processors)
 
     def _stall_s(self) -> float | None:
         waited_s = _waited_s(self._root / "proc/pressure/memory")

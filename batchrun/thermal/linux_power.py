@@ -8,11 +8,10 @@ kernel's documentation.
 from dataclasses import dataclass
 from pathlib import Path
 
-from batchrun.heat import Power, Supply
-from batchrun.thermal.files import folders, number, text
+from batchrun.heat import JOULES_PER_WH, Power, Supply
+from batchrun.thermal.files import folders, is_readable, number, text
 
 MICRO = 1e-6
-JOULES_PER_WH = 3600.0
 LINE_KINDS = ("Mains", "USB", "USB_C", "USB_PD", "USB_DCP", "USB_CDP", "Wireless")
 
 
@@ -32,17 +31,19 @@ class LinuxPower:
     def __init__(self, root: Path) -> None:
         self._supplies = root / "sys/class/power_supply"
         self._zones = root / "sys/class/powercap"
+        self._volts: dict[Path, float] = {}  # of each battery
         self._rapl: dict[Path, int] = {}
         self._rapl_joules = 0.0
 
     def supply(self) -> Supply | None:
-        """Where the current comes from; None where the kernel says nothing at all.
+        """Where the current comes from; None where the kernel says nothing at all, or nothing that may be read.
 
         A machine that lists its supplies and has no battery among them runs on mains.
         """
-        if not self._supplies.is_dir():
+        kinds = {entry: text(entry / "type") for entry in self._entries()}
+        if not is_readable(self._supplies) or None in kinds.values():
             return None
-        lines = [number(entry / "online") for entry in self._entries() if text(entry / "type") in LINE_KINDS]
+        lines = [number(entry / "online") for entry, kind in kinds.items() if kind in LINE_KINDS]
         batteries = self.batteries()
         draining = [battery.draining for battery in batteries]
         if any(lines) or not batteries or (not lines and draining == [False] * len(batteries)):
@@ -53,7 +54,7 @@ class LinuxPower:
 
     def batteries(self) -> list[Battery]:
         return [
-            _battery(entry)
+            self._battery(entry)
             for entry in self._entries()
             if text(entry / "type") == "Battery"
             and text(entry / "scope") != "Device"
@@ -82,18 +83,27 @@ class LinuxPower:
         return self._rapl_joules
 
     def _entries(self) -> list[Path]:
-        return folders(self._supplies, "*")
+        return [entry for entry in folders(self._supplies, "*") if not entry.name.startswith(".")]
 
+    def _battery(self, entry: Path) -> Battery:
+        volts = self._nominal_volts(entry)
+        joules, full_joules = (_stored(entry, volts, when) for when in ("now", "full"))
+        percent = number(entry / "capacity")
+        if percent is None and joules is not None and full_joules:
+            percent = round(100 * joules / full_joules)
+        status = text(entry / "status")
+        draining = None if status in (None, "", "Unknown") else status == "Discharging"
+        return Battery(percent, draining, joules, full_joules)
 
-def _battery(entry: Path) -> Battery:
-    volts = (number(entry / "voltage_now") or number(entry / "voltage_min_design") or 0) * MICRO
-    joules, full_joules = (_stored(entry, volts, when) for when in ("now", "full"))
-    percent = number(entry / "capacity")
-    if percent is None and joules is not None and full_joules:
-        percent = round(100 * joules / full_joules)
-    status = text(entry / "status")
-    draining = None if status in (None, "", "Unknown") else status == "Discharging"
-    return Battery(percent, draining, joules, full_joules)
+    def _nominal_volts(self, entry: Path) -> float:
+        """What an ampere-hour is counted at, the same at all times: the voltage of now falls with every load, and a
+        charge that has not changed would seem spent."""
+        if entry not in self._volts:
+            microvolts = number(entry / "voltage_min_design") or number(entry / "voltage_now") or 0
+            if not microvolts:
+                return 0.0
+            self._volts[entry] = microvolts * MICRO
+        return self._volts[entry]
 
 
 def _stored(entry: Path, volts: float, when: str) -> float | None:

@@ -13,6 +13,7 @@ HEAT_REASONS = 0x20 | 0x40  # software and hardware thermal slowdown
 POWER_REASONS = 0x4 | 0x80  # software power cap, hardware power brake
 BUSY_PERCENT = 5
 WARM_C = 8.0
+IDLE_S = 600.0  # an accelerator that idles from the start for so long is not what the run works on
 TEMPERATURE_GPU, THRESHOLD_SHUTDOWN, THRESHOLD_SLOWDOWN = 0, 0, 1
 
 
@@ -24,20 +25,29 @@ class Nvidia:
         self._devices = [module.nvmlDeviceGetHandleByIndex(number) for number in range(module.nvmlDeviceGetCount())]
         self._first_mj: dict[int, int] = {}
         self._worked = False  # any of them, so far
+        self._counts = False  # all of them, energy
+        self._watched_s = 0.0
         self.power_s = 0.0  # held back by a power limit, as often as that was seen
 
     def readings(self, elapsed_s: float) -> tuple[Reading, ...]:
+        self._watched_s += elapsed_s
         return tuple(self._reading(number, elapsed_s) for number in range(len(self._devices)))
 
     def joules(self) -> float | None:
         """What all devices spent since the first call; None where one does not count, or none was at work."""
-        total_mj = 0
+        total_mj, self._counts = 0, False
         for number, device in enumerate(self._devices):
             spent_mj = self._ask("nvmlDeviceGetTotalEnergyConsumption", device)
             if spent_mj is None:
                 return None
             total_mj += spent_mj - self._first_mj.setdefault(number, spent_mj)
+        self._counts = True
         return total_mj / 1000 if self._worked else None
+
+    @property
+    def will_count(self) -> bool:
+        """Whether energy will be known as soon as one of them works."""
+        return self._counts and not self._worked and self._watched_s < IDLE_S
 
     def _reading(self, number: int, elapsed_s: float) -> Reading:
         device = self._devices[number]

@@ -1,10 +1,9 @@
 """Battery and swapping by psutil, for systems whose files are not read directly: macOS, the BSDs."""
 
-import time
-
 import psutil
 
 from batchrun.heat import Contention, Power, Supply
+from batchrun.thermal.own_time import OwnTime
 
 PAGE_BYTES, PAGE_S = 4096, 1e-4
 
@@ -21,8 +20,14 @@ def psutil_supply() -> Supply:
     return Supply(source, float(battery.percent), plugged is False)
 
 
-def psutil_contention() -> Contention:
-    swap = psutil.swap_memory()
-    busy = psutil.cpu_times()
-    others_s = (busy.user + busy.system - time.process_time()) / (psutil.cpu_count() or 1)
-    return Contention(others_s=others_s, stall_s=(swap.sin + swap.sout) / PAGE_BYTES * PAGE_S)
+class PsutilLoad:
+    """What slows a process, as far as psutil can tell."""
+
+    def __init__(self, own: OwnTime | None = None) -> None:
+        self._own = own or OwnTime()
+
+    def contention(self) -> Contention:
+        swap, busy, processors = psutil.swap_memory(), psutil.cpu_times(), psutil.cpu_count() or 1
+        others_s = (busy.user + busy.system - self._own.seconds()) / processors
+        stall_s = (swap.sin + swap.sout) / PAGE_BYTES * PAGE_S
+        return Contention(others_s=others_s, stall_s=stall_s, processors=processors)
