@@ -10,7 +10,16 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from batchrun import cli_pace, doctor_command, look_commands, model_options, options, side_commands
+from batchrun import (
+    cli_pace,
+    doctor_command,
+    init_command,
+    look_commands,
+    model_commands,
+    model_options,
+    options,
+    side_commands,
+)
 from batchrun.errors import BatchrunError, OutputError, UsageError
 from batchrun.printable import printable
 
@@ -107,6 +116,9 @@ def run(
     max_failures: options.MaxFailures = None,
     deadline: options.DeadlineAt = None,
     isolate: options.Isolate = None,
+    ray: options.Ray = None,
+    workers: options.Workers = None,
+    worker_resources: options.WorkerResources = None,
     root: options.Root = None,
     line_bytes: options.LineBytes = None,
     stats: model_options.Stats = None,
@@ -285,6 +297,8 @@ app.command(epilog="Example:  batchrun report results.jsonl --html report.html")
 app.command(epilog='Example:  batchrun swarm "What should we do next?" --document report.txt')(look_commands.swarm)
 app.command(epilog="Example:  batchrun doctor --model ~/models/qwen3-4b.gguf")(doctor_command.doctor)
 app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
+app.command(epilog=init_command.EXAMPLE)(init_command.init)
+app.add_typer(model_commands.app, name="models")
 
 
 def main() -> None:

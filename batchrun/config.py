@@ -18,7 +18,7 @@ import platformdirs
 from batchrun.asking import LAYOUTS, Asking
 from batchrun.core import Defaults, Sampling
 from batchrun.errors import UsageError
-from batchrun.forms import clock_time, energy_wh, hours
+from batchrun.forms import clock_time, energy_wh, hours, resources
 
 FILE_NAME = "batchrun.toml"
 PREFIX = "BATCHRUN_"
@@ -96,6 +96,9 @@ class Settings:
     order: str = _setting("completion", "of the output: completion or input")
     max_failures: str | None = _setting(None, "results that are not ok, or a share of them such as 5%, that end a run")
     deadline: str | None = _setting(None, "when a run stops: a span (6h), a time of day (06:00), or a date and time")
+    ray: str | None = _setting(None, "a Ray cluster to run on: auto, or an address")
+    workers: int | None = _setting(None, "workers on the cluster; open: one a node", 1, 4096)
+    worker_resources: str | None = _setting(None, "that each worker takes of its node", form=resources)
     isolate: bool | None = _setting(None, "run the model in a process of its own; open: all but the fake one")
 
     def defaults(self) -> Defaults:

@@ -4,7 +4,7 @@ Equal jobs wait for one request; the pieces of a document belong to one whole; t
 good answer ends the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +42,9 @@ class Errands:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(tuple(self._open))
 
     def __contains__(self, request: Request) -> bool:
         return request in self._open

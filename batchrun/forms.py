@@ -1,5 +1,6 @@
-"""Texts that stand for something: times of the day, hours, energy.  Each raises ValueError with what was expected."""
+"""Texts that stand for something: times, hours, energy, resources.  Each raises ValueError with what was expected."""
 
+import json
 import re
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
@@ -55,3 +56,15 @@ def next_time(wanted: time, after: datetime) -> datetime:
     """The next moment at which a clock on the wall shows this time."""
     moment = after.replace(hour=wanted.hour, minute=wanted.minute, second=0, microsecond=0)
     return moment if moment > after else moment + timedelta(days=1)
+
+
+def resources(text: str) -> dict[str, float]:
+    """What a worker takes of its node, from JSON.  Raises ValueError, saying what was expected."""
+    expected = 'a JSON object of numbers, such as {"num_gpus": 1}'
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(expected) from error
+    if not isinstance(found, dict) or not all(type(value) in (int, float) and value > 0 for value in found.values()):
+        raise ValueError(expected)
+    return found

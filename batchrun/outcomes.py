@@ -45,8 +45,8 @@ class Watch(Protocol):
         """A job got its result, or (None) was found done."""
         ...
 
-    def tick(self, look: Callable[[], Glance]) -> None:
-        """Time has passed.  `look`: what goes on now; it takes a while, and is for those who show it."""
+    def tick(self, look: Callable[[], Glance | None]) -> None:
+        """Time has passed.  `look`: what goes on now, None where that is elsewhere; only for those who show it."""
         ...
 
 
@@ -100,7 +100,7 @@ class Outcomes:
 
     def record(self, result: Result) -> None:
         """Writes a result down."""
-        result = replace(result, ended_at=self._now())
+        result = replace(result, ended_at=result.ended_at or self._now())
         self._sink.append(result)
         self.summary.add_result(result)
         self._watch.saw(result)
@@ -142,9 +142,7 @@ class Outcomes:
             self.suspects.append(request)
             return None
         result = judge(completion, self._model, burst)
-        result = replace(result, attempt=request.attempt + errand.attempt - 1, document=errand.document)
-        if errand.document:
-            result = _in_whole(result, errand.document["pieces"])
+        result = _placed(errand, replace(result, attempt=request.attempt + errand.attempt - 1))
         if completion.engine_failed:
             result = replace(result, errors=(replace(result.errors[0], code=CRASHED_TWICE),))
         elif again := self._next_try(completion, result, context):
@@ -161,6 +159,17 @@ class Outcomes:
         if self.errands.winner(completion.request.job.group) is not None:
             return None
         return self._retries.next_try(completion, result, context)
+
+    def accept(self, request: Request, result: Result) -> None:
+        """A result that another machine came to, whose job bears no index and no meta of this run."""
+        errand, job = self.errands.remove(request), request.job
+        self.summary.tried_again += max(0, result.attempt - 1)
+        self._deliver(errand, _placed(errand, replace(result, index=job.index, meta=job.meta)))
+
+    def fail(self, request: Request, problem: Problem) -> None:
+        """A request that brings down whoever runs it."""
+        errand = self.errands.remove(request)
+        self._deliver(errand, self._unrun(request.job, request.digest, Status.ERROR, problem))
 
     def end_unrun(self, request: Request) -> None:
         """A request is given up before it had a slot: its group has an answer."""
@@ -225,6 +234,13 @@ class Outcomes:
 
     def _unrun(self, job: Job, digest: str, status: Status, problem: Problem) -> Result:
         return replace(reject(Rejection(job.index, job.id, problem, digest, job.meta), self._model), status=status)
+
+
+def _placed(errand: Errand, result: Result) -> Result:
+    """A result with what is to be said of its document, where that was cut."""
+    if not errand.document:
+        return result
+    return _in_whole(replace(result, document=errand.document), errand.document["pieces"])
 
 
 def _in_whole(result: Result, spans: Sequence[Span]) -> Result:

@@ -36,16 +36,17 @@ class StandardOutput:
         if sys.stdout is None:
             raise OutputError("standard output is closed; expected a place for results, or -o FILE")
         self._encode = encode
+        self._stream = sys.stdout  # whatever a library makes of the name later
 
     def write(self, line: bytes) -> None:
         self.write_raw(self._encode(line))
 
     def write_raw(self, data: bytes) -> None:
         try:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+            self._stream.buffer.write(data)
+            self._stream.buffer.flush()
         except BrokenPipeError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # for what is still in its buffer
             raise OutputClosed from error
         except OSError as error:
             raise OutputError(f"standard output could not be written: {error.strerror}") from error

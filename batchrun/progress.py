@@ -50,7 +50,7 @@ class Progress:
                     self._bar.set_postfix_str(f"{self._not_ok} not ok", refresh=False)
                 self._bar.update()
 
-    def tick(self, look: Callable[[], Glance]) -> None:
+    def tick(self, look: Callable[[], Glance | None]) -> None:
         now_s = self._clock()
         if self._bar is None and now_s - self._said_s >= PLAIN_EVERY_S:
             self._said_s = now_s

@@ -1,13 +1,13 @@
 """The straight line on one machine: lines in, results out, burst after burst.
 
-    source -> Intake.next -> Window -> Burst.take -> Worker.step -> Outcomes.settle -> sink
+    Supply.next -> Window -> Burst.take -> Worker.step -> Outcomes.settle -> sink
 
 Whatever a line turns out to be, it ends as exactly one result.  Where no rest parts two bursts, the next one is taken
 while the last rows of the first still run, so the batch stays full.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from batchrun.assembly import Parts, open_worker, slot_plan
@@ -16,8 +16,6 @@ from batchrun.bursts import Burst
 from batchrun.capacity import described
 from batchrun.core import Completion, FinishReason, Job, Request
 from batchrun.glance import Glance
-from batchrun.intake import Intake, Room
-from batchrun.jobs import JobReader
 from batchrun.journal import Journal
 from batchrun.outcomes import Outcomes, Watch
 from batchrun.pacer import Pacer
@@ -25,11 +23,11 @@ from batchrun.pacing import unpaced
 from batchrun.permission import Stop
 from batchrun.prefix import Planned
 from batchrun.retries import Retries
-from batchrun.selection import Selection, failure_limit
+from batchrun.selection import failure_limit
 from batchrun.sink import Sink
-from batchrun.source import Source
 from batchrun.stats import BurstStats
 from batchrun.summary import Summary
+from batchrun.supply import Room, Supplier
 from batchrun.window import Window
 from batchrun.worker import Worker
 
@@ -48,14 +46,12 @@ class StatsSink(Protocol):
 class Ends:
     """Where a run touches the world."""
 
-    source: Source
     sink: Sink
     stats: StatsSink
     stop: Stop
     watch: Watch
     clock: Callable[[], float]  # monotonic seconds
     pieces: Journal | None = None  # for the answers to pieces of documents
-    selection: Selection = field(default_factory=Selection)
     share_answers: bool = True  # equal jobs are computed once
     pacer: Pacer | None = None  # None: bursts and rests as set, and nobody looks at heat
 
@@ -63,7 +59,7 @@ class Ends:
 class Runner:
     """One run.  `longest_tokens`: what the longest job needs, where a look over the input could tell."""
 
-    def __init__(self, parts: Parts, reader: JobReader, ends: Ends, longest_tokens: int | None) -> None:
+    def __init__(self, parts: Parts, supplier: Supplier, ends: Ends, longest_tokens: int | None) -> None:
         self._parts = parts
         self._ends = ends
         self._longest_tokens = longest_tokens
@@ -75,7 +71,7 @@ class Runner:
             ends.sink, ends.pieces, ends.watch, name, self._request, retries, share_answers=shares
         )
         room = Room(lambda request: self._loaded_worker().fits(request), lambda: self._loaded_worker().context)
-        self._intake = Intake(parts, reader, ends.source, ends.sink, ends.selection, self._outcomes, room, ends.clock)
+        self._supply = supplier(self._outcomes, room)
         self._worker: Worker | None = None
         self._burst: Burst | None = None
         self._window = Window(lambda requests, last: self._loaded_worker().plan(requests, long_first=last))
@@ -86,6 +82,22 @@ class Runner:
     def summary(self) -> Summary:
         return self._outcomes.summary
 
+    def load(self) -> int:
+        """Loads the weights now, not with the first job.  Gives the tokens that a slot holds.  Raises ModelError."""
+        return self._loaded_worker().context
+
+    @property
+    def wanted_jobs(self) -> int:
+        """So many fill a burst, and all rows while more are on their way."""
+        return self._loaded_worker().jobs_for(self._pacer.allowance.seconds)
+
+    def turn(self) -> bool:
+        """One token boundary.  Whether there may be another."""
+        if self._stopped() or self._finished:
+            return False
+        self._turn()
+        return True
+
     def run(self) -> Summary:
         """Runs to the end of the input, or until it is asked to stop.
 
@@ -93,8 +105,8 @@ class Runner:
         """
         began_s = self._ends.clock()
         try:
-            while not self._stopped() and not self._finished:
-                self._turn()
+            while self.turn():
+                pass
             cut_off = self._wind_down()
             self.summary.interrupted = cut_off or not self._finished
             self.summary.too_many_failures = (
@@ -104,7 +116,7 @@ class Runner:
             self.summary.interrupted = True
         finally:
             self.summary.wall_s = self._ends.clock() - began_s
-            self.summary.blank_lines = self._ends.source.blank
+            self.summary.blank_lines = self._supply.blank
             self._pacer.finish()
             if self._worker:
                 self._worker.close()
@@ -123,7 +135,7 @@ class Runner:
 
     @property
     def _finished(self) -> bool:
-        return self._intake.ended and not self._outcomes.errands and not self._burst
+        return self._supply.ended and not self._outcomes.errands and not self._burst
 
     @property
     def _idle(self) -> bool:
@@ -185,7 +197,7 @@ class Runner:
             self._window.add(request)
             if self._window.full:
                 break
-        return self._window.first(last=self._intake.ended and not self._outcomes.again)
+        return self._window.first(last=self._supply.ended and not self._outcomes.again)
 
     def _take_again(self) -> None:
         """Jobs that are tried again join the window once the burst that they failed in is over."""
@@ -215,7 +227,7 @@ class Runner:
 
     def _next_request(self, *, wait: bool) -> Request | None:
         """The next request; jobs that are done or cannot run are dealt with on the way."""
-        while request := self._intake.next(self._stopped, wait=wait):
+        while request := self._supply.next(self._stopped, wait=wait):
             self._cancel_lost()  # a result that was found may have ended a race
             if request in self._outcomes.errands:
                 return request
@@ -288,7 +300,7 @@ class Runner:
     def _end_burst(self, burst: Burst) -> None:
         """Closes the burst; the rest after it is taken when the next one is about to open."""
         ready = bool(self._window or self._outcomes.again or self._outcomes.suspects) or not self._idle
-        more = (ready or not self._intake.ended) and not self._stopped()
+        more = (ready or not self._supply.ended) and not self._stopped()
         conditions = self._pacer.close(more=more, ready=ready)
         stats = self._loaded_worker().end(conditions.pace["rest_s"], conditions)
         self._burst = None

@@ -16,6 +16,7 @@ from batchrun.deadline import Deadline
 from batchrun.device_profile import DeviceProfile
 from batchrun.errors import InputError, UsageError
 from batchrun.inputs import Inputs, inputs
+from batchrun.intake import intake
 from batchrun.journal import Journal
 from batchrun.launcher import SCHEDULED, launcher, lower_priority
 from batchrun.machine import this_machine
@@ -127,6 +128,9 @@ def _check(settings: Settings, options: Options) -> None:
     if options.prune and not options.selection.takes_all:
         raise UsageError("--prune needs a run over all of the input; leave --only, --where, --shard and the like out")
     failure_limit(settings.max_failures)
+    asked = [name for name in ("workers", "worker_resources") if getattr(settings, name) is not None]
+    if asked and not settings.ray:
+        raise UsageError(f"{asked[0]} is for runs on a cluster; expected --ray auto, or --ray ADDRESS")
 
 
 def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
@@ -210,18 +214,15 @@ def _run_line(
             say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
         title = f"{source.shown} -> {where.shown}"
         with talk.watch(selection.expected(seen.lines), title, to_stdout=where.to_stdout) as watch:
-            ends = Ends(
-                source.source(seen.lines),
-                sinks.sink,
-                stats,
-                stop,
-                watch,
-                time.monotonic,
-                sinks.pieces,
-                selection,
-                pacer=paced(parts, sensors, started_by),
-            )
-            return Runner(parts, job_reader(settings, None, source.bases), ends, seen.longest_tokens).run()
+            ends = Ends(sinks.sink, stats, stop, watch, time.monotonic, sinks.pieces)
+            reader, lines_of = job_reader(settings, None, source.bases), source.source(seen.lines)
+            supplier = intake(parts, reader, lines_of, sinks.sink, selection, time.monotonic)
+            if settings.ray:
+                from batchrun.fleet import opening
+
+                return opening.run(parts, supplier, ends, seen.longest_tokens)
+            ends = replace(ends, pacer=paced(parts, sensors, started_by))
+            return Runner(parts, supplier, ends, seen.longest_tokens).run()
     finally:
         parts.model.close()
 

@@ -95,6 +95,7 @@ class BurstStats:
     speed: dict[str, Any]
     pace: dict[str, Any]
     energy: dict[str, Any]
+    node: str | None = None  # the machine that it ran on, where there are several
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -183,4 +184,5 @@ def _rounded(value: float | None) -> float | None:
 
 def as_line(stats: BurstStats) -> dict[str, Any]:
     """The stats as a JSON object, fields in the order they are declared."""
-    return {name: getattr(stats, name) for name in BurstStats.__dataclass_fields__}
+    line = {name: getattr(stats, name) for name in BurstStats.__dataclass_fields__}
+    return line if stats.node is not None else {name: value for name, value in line.items() if name != "node"}

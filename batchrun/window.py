@@ -24,6 +24,7 @@ class Window:
     """
 
     def __init__(self, plan: Callable[[Sequence[Request], bool], list[Planned]]) -> None:
+        self.most_jobs = MOST_JOBS  # may be raised for those who run more at a time
         self._plan = plan
         self._last = False
         self._planned: deque[Planned] = deque()
@@ -36,12 +37,12 @@ class Window:
     @property
     def wants(self) -> int:
         """How many more requests to read now.  It is topped up when half of it is gone: every time costs a plan."""
-        low = len(self) <= MOST_JOBS // 2 and self._tokens <= MOST_TOKENS // 2
-        return MOST_JOBS - len(self) if low else 0
+        low = len(self) <= self.most_jobs // 2 and self._tokens <= MOST_TOKENS // 2
+        return self.most_jobs - len(self) if low else 0
 
     @property
     def full(self) -> bool:
-        return len(self) >= MOST_JOBS or self._tokens >= MOST_TOKENS
+        return len(self) >= self.most_jobs or self._tokens >= MOST_TOKENS
 
     def add(self, request: Request) -> None:
         self._new.append(request)
@@ -56,12 +57,23 @@ class Window:
 
     def first(self, *, last: bool) -> Planned | None:
         """Who is next; None if nobody waits.  `last`: no more requests will come."""
+        planned = self.planned(last=last)
+        return planned[0] if planned else None
+
+    def planned(self, *, last: bool) -> Sequence[Planned]:
+        """All that wait, in their order."""
         if self._new or (self._planned and last > self._last):
             waiting = [entry.request for entry in self._planned] + self._new
             self._planned = deque(self._plan(waiting, last))
             self._new, self._last = [], last
-        return self._planned[0] if self._planned else None
+        return self._planned
 
     def pop(self) -> None:
         """Takes the first one out."""
         self._tokens -= len(self._planned.popleft().request.tokens)
+
+    def take(self, entries: Sequence[Planned]) -> None:
+        """Takes these out."""
+        taken = {id(entry) for entry in entries}
+        self._planned = deque(entry for entry in self._planned if id(entry) not in taken)
+        self._tokens -= sum(len(entry.request.tokens) for entry in entries)

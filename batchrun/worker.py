@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from batchrun.backends.base import Backend, LoadPlan, Tokenizer
-from batchrun.bursts import Burst
+from batchrun.bursts import MOST_JOBS, Burst
 from batchrun.capacity import DEFAULT_ROWS
 from batchrun.conditions import Conditions
 from batchrun.core import Completion, Request, Result
@@ -86,6 +86,11 @@ class Worker:
     def wanted_jobs(self) -> int:
         """So many more fill all rows, and replace each of them once without a step in which one stands empty."""
         return max(0, 2 * self._width.rows - self._engine.running - self._engine.waiting)
+
+    def jobs_for(self, seconds: float) -> int:
+        """So many take that long by what jobs took, and fill all rows twice over beside that."""
+        burst_jobs = int(seconds / self._job_s) if self._job_s else 0
+        return 2 * self._width.rows + min(MOST_JOBS, burst_jobs)
 
     @property
     def context(self) -> int:

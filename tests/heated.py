@@ -16,12 +16,14 @@ from batchrun.config import Settings
 from batchrun.core import Drawn, Feed, Limits, Result, Status
 from batchrun.governor import Bounds, FixedGovernor, Governor, HeatGovernor
 from batchrun.guide import Guide
+from batchrun.intake import intake
 from batchrun.jobs import JobReader
 from batchrun.pacer import Pacer
 from batchrun.permission import Stop
 from batchrun.prompts import Preparer
 from batchrun.runner import Ends, Runner
 from batchrun.schema_folders import SchemaFolders
+from batchrun.selection import Selection
 from batchrun.speed import SpeedSensor
 from batchrun.stats import BurstStats
 from batchrun.step_fit import StepFit
@@ -122,8 +124,10 @@ def run(
     sink, nobody = MemorySink(), Nobody(plant, seconds)
     speed = SpeedSensor(StepFit(), confirms=True) if watched else None
     pacer = Pacer(law or HeatGovernor(Bounds()), plant.clock, PlantSensors(plant), speed)
-    ends = Ends(Lines(list(records)), sink, sink, stop or nobody, nobody, plant.clock, pacer=pacer)
-    summary = Runner(parts, JobReader(settings.defaults(), SchemaFolders([], []), Path()), ends, None).run()  # type: ignore[arg-type]
+    ends = Ends(sink, sink, stop or nobody, nobody, plant.clock, pacer=pacer)
+    reader = JobReader(settings.defaults(), SchemaFolders([], []), Path())
+    supplier = intake(parts, reader, Lines(list(records)), sink, Selection(), plant.clock)  # type: ignore[arg-type]
+    summary = Runner(parts, supplier, ends, None).run()  # type: ignore[arg-type]
     return Line(summary, tuple(sink.results), tuple(sink.bursts), plant)
 
 

@@ -249,14 +249,17 @@ def test_weights_that_can_be_opened_and_not_loaded_are_found_by_trying_them(fold
     assert not problems(here(folder, "doctor", "--json", "--no-trial", "--model", "odd.gguf", engine="llamacpp"))
 
 
-def test_a_model_that_is_not_fetched_yet_is_not_fetched_by_the_doctor(
-    folder: Path, known_builds: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for fetches in ("hf_hub_download", "snapshot_download"):
-        monkeypatch.setattr(f"huggingface_hub.{fetches}", lambda *_, **__: pytest.fail("it fetches"))
-    run = here(folder, "doctor", "--json", "--model", "hf:owner/repository/file.gguf", engine="auto")
-    (problem,) = problems(run)
-    assert problem["fix"] == "batchrun models pull hf:owner/repository/file.gguf"
+def test_a_model_of_the_hub_that_is_not_here_is_to_be_pulled(folder: Path, known_builds: None) -> None:
+    (problem,) = problems(here(folder, "doctor", "--json", "--model", "hf:owner/name/file.gguf", engine="auto"))
+    assert problem["what"] == "model hf:owner/name/file.gguf is not in the local cache (--model)"
+    assert problem["fix"] == "batchrun models pull hf:owner/name/file.gguf"
+
+
+def test_a_licence_that_only_the_model_card_says(folder: Path, known_builds: None) -> None:
+    write_gguf(folder / "tiny.gguf", Tiny())
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Tiny\n")
+    run = here(folder, "doctor", "--json", "--no-trial", "--model", "tiny.gguf", engine="llamacpp")
+    assert json.loads(run.out)["model"]["licence"] == "mit"
 
 
 # -- how engines were built

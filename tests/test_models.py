@@ -87,7 +87,13 @@ def test_a_name_on_the_hub_leads_into_the_local_cache(tmp_path: Path) -> None:
     for place in (here / "tiny.gguf", here / "deep" / "tiny.gguf"):
         place.write_bytes(b"GGUF")
     names = ["hf:owner/tiny-GGUF/tiny.gguf", "hf:owner/tiny-GGUF/deep/tiny.gguf", "hf:owner/tiny-GGUF/other.gguf"]
-    names += ["hf:owner/other/tiny.gguf", "hf:not an owner/x/y.gguf", "hf:../../etc/passwd", "hf:a--b/c..d/e"]
+    names += [
+        "hf:owner/other/tiny.gguf",
+        "hf:owner/other",
+        "hf:not an owner/x/y.gguf",
+        "hf:../../etc/passwd",
+        "hf:a--b/c..d/e",
+    ]
     environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
     run = subprocess.run(
         [sys.executable, "-c", LOCATE, *names], env=environment, capture_output=True, text=True, check=True
@@ -95,8 +101,10 @@ def test_a_name_on_the_hub_leads_into_the_local_cache(tmp_path: Path) -> None:
     found = [json.loads(line) for line in run.stdout.splitlines()]
     assert found[:2] == [str(here / "tiny.gguf"), str(here / "deep" / "tiny.gguf")]
     assert len(found) == len(names)
-    for name, answer in zip(names[2:], found[2:], strict=True):
-        assert answer["error"].startswith(f"model {name} is not in the local cache and could not be fetched: ")
+    for name, answer in zip(names[2:5], found[2:5], strict=True):
+        assert answer["error"] == f"model {name} is not in the local cache; fetch it once: batchrun models pull {name}"
+    for name, answer in zip(names[5:], found[5:], strict=True):
+        assert answer["error"].startswith(f"model {name} ")
         assert "\n" not in answer["error"]
 
 

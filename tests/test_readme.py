@@ -19,6 +19,8 @@ JSON_LINES = "jobs.jsonl", "before.jsonl", "after.jsonl"
 
 TIME = "takes minutes: it measures"
 NOT_RUN_HERE = {
+    r"batchrun models pull .*": "needs the network",
+    r"batchrun models convert FOLDER .*": "needs a folder of safetensors",
     r"batchrun (bench|tune|calibrate) .*": TIME,
     r"batchrun check .* --estimate": "needs what calibrate measured",
     r"batchrun (run|check) --(?!help)[a-z-]+": "speaks of a flag, for any jobs",

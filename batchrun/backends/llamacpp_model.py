@@ -122,6 +122,11 @@ class LlamaModel:
         text = self.metadata("general.file_type")
         return int(text) if text and text.isdigit() else None
 
+    @property
+    def parameters(self) -> int:
+        """Weights there are, of all tensors."""
+        return int(llama_cpp.llama_model_n_params(self._model))
+
     def metadata(self, key: str) -> str | None:
         """What the file says under a key, its first 255 bytes."""
         buffer = ctypes.create_string_buffer(256)

@@ -101,7 +101,7 @@ class Unattended:
     def saw(self, result: Result | None) -> None:
         pass
 
-    def tick(self, look: Callable[[], Glance]) -> None:
+    def tick(self, look: Callable[[], Glance | None]) -> None:
         pass
 
 

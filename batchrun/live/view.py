@@ -63,7 +63,7 @@ class LiveView:
         if now_s - self._looked_s >= REFRESH_S:
             self._seen = self._now(now_s)
 
-    def tick(self, look: Callable[[], Glance]) -> None:
+    def tick(self, look: Callable[[], Glance | None]) -> None:
         now_s = self._clock()
         if now_s - self._looked_s >= REFRESH_S or self._glance is None:
             self._glance = look()

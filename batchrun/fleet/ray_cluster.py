@@ -1,0 +1,283 @@
+"""A fleet on Ray: stations as actors on the nodes of a cluster that runs already.  The only file that knows Ray.
+
+Ray starts processes, finds nodes, carries messages and notices deaths; what is sent where is decided elsewhere.  Its
+own words are kept off standard output, which is for results, and it reports to nobody.
+"""
+
+import contextlib
+import io
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from batchrun.errors import ModelError, UsageError
+from batchrun.fleet.driver import Event, Joined, Left, Reported
+from batchrun.fleet.orders import Likeness, Opening, Order, Report
+from batchrun.fleet.station import Station
+
+COLLECT_S = 1.0  # that a worker waits for something to report
+LOOK_S = 1.0  # between two looks at the nodes
+MOST_STARTS = 3  # of workers in one place that brought no result
+THREADS = 4  # of an actor: one waits to report while others take orders
+PATIENCE_S = 10.0  # until it is said that no worker is ready
+NOT_INSTALLED = "--ray needs Ray, which is not installed; run: pip install 'batchrun-llm[ray]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`address`: of the cluster; `workers`: how many in all, None for one a node; `resources`: that each one takes."""
+
+    address: str
+    workers: int | None
+    resources: dict[str, float]
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Where a worker runs or is to run.  `node`: the node's id, None where Ray may choose."""
+
+    name: str
+    node: str | None
+    starts: int = 0
+    actor: Any = None
+    pending: Any = None  # what it answers next
+    joined: bool = False
+    given_up: str = ""
+
+
+class RayFleet:
+    """Workers on a cluster.  `say`: hears of those that cannot take part.
+
+    Raises UsageError where Ray is missing or refuses the wish, ModelError where there is no cluster.
+    """
+
+    def __init__(
+        self, wish: Wish, like: Likeness, opening: Opening, say: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        try:
+            import ray
+            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        except ImportError as error:
+            raise UsageError(NOT_INSTALLED) from error
+        self._ray = ray
+        self._on_node = NodeAffinitySchedulingStrategy
+        self._wish, self._like, self._opening = wish, like, opening
+        self._say, self._clock = say, clock
+        self._places: list[_Place] = []
+        self._hosts: dict[str, int] = {}
+        self._looked_s = float("-inf")
+        self._began_s: float | None = clock()  # None: there was a worker, or it was said that there is none
+        self._quiet = contextlib.ExitStack()
+        self._quiet.enter_context(contextlib.redirect_stdout(_Unheard()))
+        try:
+            self._connect()
+        except BaseException:
+            self._quiet.close()
+            raise
+        self._actor = ray.remote(Station)
+        self._claims = {"max_concurrency": THREADS, "max_restarts": 0} | _claims(wish.resources)
+        try:
+            self._actor.options(**self._claims)
+        except ValueError as error:
+            self.close()
+            raise UsageError(f"--worker-resources: {error}") from error
+
+    def _connect(self) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            self._ray.init(
+                address=self._wish.address, namespace="batchrun", log_to_driver=False, logging_level=logging.CRITICAL
+            )
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(
+                f"--ray {self._wish.address}: no cluster could be reached ({reason}); start one with: ray start --head"
+            ) from error
+        finally:
+            signal.signal(signal.SIGTERM, before)  # Ray takes it; how a run ends is not Ray's affair
+
+    # -- as a fleet
+
+    @property
+    def hopeless(self) -> str:
+        if not self._places or any(not place.given_up for place in self._places):
+            return ""
+        last = self._places[-1]
+        return f"no worker is left: {last.name}: {last.given_up}"
+
+    def poll(self, wait_s: float) -> Sequence[Event]:
+        if self._clock() - self._looked_s >= LOOK_S:
+            self._looked_s = self._clock()
+            self._look_for_places()
+            self._tell_of_waiting()
+        waited = {place.pending: place for place in self._places if place.pending is not None}
+        if not waited:
+            time.sleep(wait_s)
+            return []
+        ready, others = self._ray.wait(list(waited), num_returns=1, timeout=wait_s)
+        if ready and others:
+            ready += self._ray.wait(others, num_returns=len(others), timeout=0)[0]
+        return [event for answer in ready if (event := self._heard(waited[answer], answer))]
+
+    def give(self, worker: str, orders: tuple[Order, ...], lost: tuple[int, ...]) -> None:
+        self._place(worker).actor.give.remote(orders, lost)  # a worker that died is heard of by what it was asked
+
+    def refuse(self, worker: str) -> None:
+        self._give_up(self._place(worker), "refused")
+
+    def stop(self, *, timed_out: bool) -> None:
+        for place in self._places:
+            if place.joined:
+                place.actor.stop.remote(timed_out=timed_out)
+            elif place.actor is not None:
+                self._give_up(place, "stopped")
+
+    def close(self) -> None:
+        for place in self._places:
+            self._end(place)
+        self._ray.shutdown()
+        self._quiet.close()
+
+    # -- places
+
+    def _place(self, worker: str) -> _Place:
+        return next(place for place in self._places if place.name == worker)
+
+    def _look_for_places(self) -> None:
+        """A worker for each node, or as many as were wished; nodes may come later, and dead workers have successors."""
+        if self._wish.workers is None:
+            nodes = {node["NodeID"]: node for node in self._nodes()}
+            for place in self._places:
+                if place.node not in nodes and place.actor is None and not place.given_up:
+                    place.given_up = "its node is gone"
+            known = {place.node for place in self._places}
+            for name, node in nodes.items():
+                if name not in known:
+                    self._places.append(_Place(self._named(node["NodeManagerHostname"]), name))
+        elif not self._places:
+            self._places += [_Place(f"worker-{number}", None) for number in range(1, self._wish.workers + 1)]
+        for place in self._places:
+            if place.actor is None and not place.given_up:
+                self._start(place)
+
+    def _tell_of_waiting(self) -> None:
+        if any(place.joined for place in self._places):
+            self._began_s = None
+        if self._began_s is not None and self._clock() - self._began_s > PATIENCE_S:
+            self._began_s = None
+            self._say("no worker is ready yet; waiting for nodes of the cluster (Ctrl-C ends the run)")
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        """Nodes that live and have what a worker takes."""
+        wanted = self._wish.resources or {"num_cpus": 1}
+        names = {"num_cpus": "CPU", "num_gpus": "GPU"}
+        return [
+            node
+            for node in self._all_nodes()
+            if node["Alive"] and all(node["Resources"].get(names.get(n, n), 0) >= v for n, v in wanted.items())
+        ]
+
+    def _named(self, host: str) -> str:
+        self._hosts[host] = number = self._hosts.get(host, 0) + 1
+        return host if number == 1 else f"{host}-{number}"
+
+    def _start(self, place: _Place) -> None:
+        place.starts += 1
+        strategy = self._on_node(place.node, soft=False) if place.node else "SPREAD"
+        place.actor = self._actor.options(scheduling_strategy=strategy, **self._claims).remote()
+        place.pending = place.actor.open.remote(asdict(self._opening))
+
+    def _end(self, place: _Place) -> None:
+        if place.actor is not None:
+            self._ray.kill(place.actor)
+        place.actor, place.pending, place.joined = None, None, False
+
+    def _give_up(self, place: _Place, why: str) -> None:
+        place.given_up = why
+        self._end(place)
+
+    # -- answers
+
+    def _heard(self, place: _Place, answer: Any) -> Event | None:
+        place.pending = None
+        try:
+            said = self._ray.get(answer)
+        except self._ray.exceptions.RayError as error:
+            return self._lost(place, error)
+        if isinstance(said, Report):
+            return self._reported(place, said)
+        return self._opened(place, said)
+
+    def _reported(self, place: _Place, report: Report) -> Event:
+        place.starts = place.starts if not report.results else 0
+        if report.ended:
+            self._give_up(place, report.failure or report.gave_up or "ended")
+        else:
+            place.pending = place.actor.collect.remote(COLLECT_S)
+        return Reported(place.name, report)
+
+    def _opened(self, place: _Place, found: dict[str, Any]) -> Event | None:
+        """A worker says what it would run: taken in if that is what this machine would."""
+        why = found.get("failure") or self._difference(found)
+        if why:
+            self._say(f"{place.name}: refused: {why}")
+            self._give_up(place, f"refused: {why}")
+            return None
+        place.joined = True
+        place.pending = place.actor.collect.remote(COLLECT_S)
+        return Joined(place.name, found["context"], found["wanted_jobs"])
+
+    def _difference(self, found: dict[str, Any]) -> str:
+        if found["batchrun"] != self._like.batchrun:
+            return f"batchrun {found['batchrun']} there, {self._like.batchrun} here"
+        return self._like.difference(Likeness(**{name: found[name] for name in Likeness.__dataclass_fields__}))
+
+    def _lost(self, place: _Place, error: Exception) -> Event | None:
+        """A worker died, or its machine did, or it cannot so much as begin."""
+        joined, why = place.joined, _first_line(error)
+        node_gone = self._went_with_its_node(place, error)
+        self._end(place)
+        if not isinstance(error, self._ray.exceptions.RayActorError) or place.starts >= MOST_STARTS:
+            place.given_up = why
+        if place.given_up and not joined:
+            self._say(f"{place.name}: refused: {place.given_up}")
+        gone = "its node is gone" if node_gone else "its process died"
+        return Left(place.name, place.given_up or gone, blame=not node_gone) if joined else None
+
+    def _went_with_its_node(self, place: _Place, error: Exception) -> bool:
+        """Where this is not known for sure, what it ran is tried again more carefully, and no harm is done."""
+        lives = any(node["NodeID"] == place.node and node["Alive"] for node in self._all_nodes())
+        return (
+            (place.node is not None and not lives)
+            or isinstance(error, self._ray.exceptions.ActorUnavailableError)
+            or "node has died" in str(error)
+        )
+
+    def _all_nodes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._ray.nodes()  # type: ignore[no-untyped-call]
+        return found
+
+
+class _Unheard(io.StringIO):
+    """Takes what a library prints, and keeps none of it."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def _claims(resources: dict[str, float]) -> dict[str, Any]:
+    """As Ray takes them: what it has no name for is a resource of the user's own."""
+    own = {name: value for name, value in resources.items() if name not in ("num_cpus", "num_gpus", "memory")}
+    named = {name: value for name, value in resources.items() if name not in own}
+    return ({"num_cpus": 1} | named) | ({"resources": own} if own else {})
+
+
+def _first_line(error: Exception) -> str:
+    """What a person needs of an error of Ray's, which may be pages long."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "Error" in line and ":" in line), lines[0] if lines else "it died")[:200]

@@ -1,0 +1,270 @@
+"""The driver of a fleet: whoever joins, dies and is slow, every job gets one result, and nothing is run in vain."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from fleets import CONTEXT, Kind, PromptFleet, SimulatedFleet, answered, drive
+from heated import documents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchrun.core import CRASHED_TWICE, Status
+from batchrun.errors import ModelError
+from batchrun.fleet.driver import Event, Joined, Left, Reported
+from batchrun.fleet.orders import Likeness, Order, Report
+from batchrun.line import Line
+
+RECORDS = [{"id": str(number), "prompt": f"job {number}", "max_tokens": 8} for number in range(40)]
+
+
+class Workers:
+    """A fleet in which `fate` says what happens next; workers hold orders until then.
+
+    Orders named `killer` end whoever runs them first.
+    """
+
+    hopeless = ""
+
+    def __init__(self, fate: Any, wanted_jobs: int = 4) -> None:
+        self.held: dict[str, list[Order]] = {}
+        self.lost: dict[str, list[int]] = {}
+        self.runs: Counter[str] = Counter()
+        self.joined = 0
+        self._fate, self._wanted_jobs = fate, wanted_jobs
+        self._ended: list[str] = []
+
+    def join(self) -> Event:
+        self.joined += 1
+        self.held[f"worker-{self.joined}"] = []
+        return Joined(f"worker-{self.joined}", CONTEXT, self._wanted_jobs)
+
+    def answer(self, worker: str) -> Event:
+        """It has a result of the first that it holds, or dies of it."""
+        order = self.held[worker].pop(0)
+        self.runs[order.job.id] += 1
+        if order.job.id == "killer":
+            return self.die(worker, blame=True)
+        return Reported(worker, Report((answered(order),), wanted_jobs=self._wanted_jobs))
+
+    def die(self, worker: str, *, blame: bool) -> Event:
+        del self.held[worker]
+        return Left(worker, "died", blame=blame)
+
+    def poll(self, wait_s: float) -> Sequence[Event]:
+        if self._ended:
+            ended, self._ended = self._ended, []
+            return [Reported(worker, Report(ended=True)) for worker in ended]
+        return self._fate(self)
+
+    def give(self, worker: str, orders: tuple[Order, ...], lost: tuple[int, ...]) -> None:
+        if worker in self.held:
+            self.held[worker] = [order for order in [*self.held[worker], *orders] if order.number not in lost]
+            self.lost.setdefault(worker, []).extend(lost)
+
+    def refuse(self, worker: str) -> None:
+        del self.held[worker]
+
+    def stop(self, *, timed_out: bool) -> None:
+        self._ended = list(self.held)
+
+    def close(self) -> None:
+        pass
+
+
+def clock() -> float:
+    return 0.0
+
+
+def at_random(data: st.DataObject) -> Any:
+    """Workers join, answer, and die with and without blame."""
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        busy = [worker for worker, held in fleet.held.items() if held]
+        what = data.draw(st.sampled_from("jaaaaaadg")) if fleet.joined < 30 else "a"
+        if not fleet.held or (what == "j" and len(fleet.held) < 5):
+            return [fleet.join()]
+        worker = data.draw(st.sampled_from(sorted(busy or fleet.held)))
+        if what in "dg" and len(fleet.held) > 1:
+            return [fleet.die(worker, blame=what == "d")]
+        return [fleet.answer(worker)] if busy else []
+
+    return fate
+
+
+def by_turns(fleet: Workers) -> Sequence[Event]:
+    """Two workers at all times, which answer one after the other."""
+    if len(fleet.held) < 2:
+        return [fleet.join()]
+    busy = [worker for worker, held in fleet.held.items() if held]
+    return [fleet.answer(min(busy, key=lambda worker: sum(fleet.runs.values()) % len(busy)))] if busy else []
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_every_job_has_one_result_whoever_comes_and_goes(data: st.DataObject) -> None:
+    fleet = Workers(at_random(data))
+    run = drive(fleet, RECORDS, clock)
+    assert sorted(result.id for result in run.results) == sorted(record["id"] for record in RECORDS)
+    for result in run.results:
+        assert result.index == int(result.id) + 1
+        assert result.status is Status.OK or result.errors[0].code == CRASHED_TWICE
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_nobody_is_blamed_where_machines_just_go_away(data: st.DataObject) -> None:
+    def fate(fleet: Workers) -> Sequence[Event]:
+        event = at_random(data)(fleet)
+        return [Left(each.worker, each.why, blame=False) if isinstance(each, Left) else each for each in event]
+
+    run = drive(Workers(fate), RECORDS, clock)
+    assert {result.status for result in run.results} == {Status.OK}
+
+
+def test_a_job_that_ends_two_workers_is_given_up_and_its_neighbours_are_not() -> None:
+    records = [*RECORDS[:10], {"id": "killer", "prompt": "kill", "max_tokens": 8}, *RECORDS[10:]]
+    fleet = Workers(by_turns)
+    run = drive(fleet, records, clock)
+    statuses = {result.id: result.status for result in run.results}
+    assert statuses.pop("killer") is Status.ERROR
+    assert set(statuses.values()) == {Status.OK}
+    assert len(statuses) == len(RECORDS)
+    assert fleet.runs["killer"] == 2
+
+
+def test_at_the_end_the_slowest_holds_nobody_up() -> None:
+    slow = "worker-1"
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        if len(fleet.held) < 2:
+            return [fleet.join()]
+        busy = [worker for worker, held in fleet.held.items() if held and worker != slow]
+        assert busy or not fleet.held[slow], "the other one has been offered all that is left"
+        return [fleet.answer(busy[0])] if busy else []
+
+    fleet = Workers(fate)
+    run = drive(fleet, RECORDS, clock)
+    assert {result.status for result in run.results} == {Status.OK}
+    assert len(run.results) == len(RECORDS)
+    assert max(fleet.runs.values()) == 1  # the slow one never answered
+
+
+def test_a_copy_is_offered_once_and_whoever_is_slower_hears_of_it() -> None:
+    records = RECORDS[:4]
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        if not fleet.held:
+            return [fleet.join()]
+        if fleet.joined == 1 and fleet.held["worker-1"]:
+            return [fleet.join(), fleet.join()]
+        copies = [worker for worker in ("worker-2", "worker-3") if fleet.held[worker]]
+        assert len({order.number for worker in copies for order in fleet.held[worker]}) == sum(
+            len(fleet.held[worker]) for worker in copies
+        ), "nobody has a third copy"
+        return [fleet.answer(copies[0])] if copies else []
+
+    fleet = Workers(fate)
+    run = drive(fleet, records, clock)
+    assert len(run.results) == len(records)
+    assert fleet.runs == {record["id"]: 1 for record in records}
+
+
+def test_what_shares_a_beginning_stays_with_one_worker_while_there_is_other_work() -> None:
+    records = [
+        {"id": f"{page}-{question}", "prompt": f"{page}" * 200 + f" question {question}", "max_tokens": 8}
+        for question in range(12)
+        for page in range(8)
+    ]
+    fleet = PromptFleet(2, wanted_jobs=12)
+    fleet.keeps_orders = True
+    drive(fleet, records, clock)
+    homes: dict[str, Counter[str]] = {}
+    for worker, order in fleet.given:
+        homes.setdefault(order.job.id.partition("-")[0], Counter())[worker] += 1
+    assert all(max(found.values()) == 12 for found in homes.values())
+    assert {found.most_common(1)[0][0] for found in homes.values()} == {"worker-0", "worker-1"}
+
+
+def test_jobs_that_all_share_one_beginning_are_spread_all_the_same() -> None:
+    records = [{"id": str(n), "prompt": "the same beginning " * 20 + str(n), "max_tokens": 8} for n in range(96)]
+    fleet = PromptFleet(4, wanted_jobs=8)
+    fleet.keeps_orders = True
+    drive(fleet, records, clock)
+    assert min(Counter(worker for worker, _ in fleet.given).values()) == 24
+
+
+def test_what_is_held_of_the_input_is_bounded() -> None:
+    read = []
+
+    def records() -> Any:
+        for number in range(5000):
+            read.append(number)
+            yield {"id": str(number), "prompt": f"job {number}", "max_tokens": 8}
+
+    seen = []
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        seen.append(len(read) - sum(fleet.runs.values()))
+        return by_turns(fleet)
+
+    class Slowly:
+        total = None
+        blank = 0
+        ended = False
+
+        def __init__(self) -> None:
+            self._lines = records()
+
+        def next(self, wait_s: float) -> Line | None:
+            record = next(self._lines, None)
+            self.ended = record is None
+            return None if record is None else Line(int(record["id"]) + 1, json.dumps(record).encode())
+
+    run = drive(Workers(fate), [], clock, source=Slowly())
+    assert len(run.results) == 5000
+    assert max(seen) <= 256 + 2 * 4
+
+
+def test_workers_that_hold_less_than_the_first_ones_are_let_go() -> None:
+    fleet = Workers(by_turns)
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        if fleet.joined == 1:
+            fleet.join()
+            return [Joined("worker-2", CONTEXT // 2, 4)]
+        return by_turns(fleet)
+
+    fleet = Workers(fate)
+    run = drive(fleet, RECORDS, clock)
+    assert "worker-2" not in fleet.held
+    assert len(run.results) == len(RECORDS)
+
+
+def test_a_fleet_without_hope_ends_the_run_with_the_reason() -> None:
+    fleet = Workers(lambda fleet: [])
+    fleet.hopeless = "no worker is left: node-1: model missing"
+    with pytest.raises(ModelError, match="node-1: model missing"):
+        drive(fleet, RECORDS, clock)
+
+
+def test_two_machines_that_differ_say_in_what_with_both_values() -> None:
+    here, there = Likeness("1.0", "llamacpp", "a" * 64, "t"), Likeness("1.0", "llamacpp", "b" * 64, "t")
+    assert here.difference(here) == ""
+    assert here.difference(there) == f"model {'b' * 16} there, {'a' * 16} here"
+
+
+def test_unlike_devices_are_all_kept_busy() -> None:
+    kinds = [Kind("desktop", 1, 1.0), Kind("laptop", 2, 2.0), Kind("phone", 3, 3.0), Kind("nominal", 4, 4.0)]
+    fleet = SimulatedFleet(kinds)
+    run = drive(fleet, documents(400, 60, 24), fleet.clock)
+    assert sorted(int(result.id) for result in run.results) == list(range(400))
+    assert {result.status for result in run.results} == {Status.OK}
+    nodes = {burst.node for burst in run.sink.bursts}
+    assert nodes == set(fleet.devices)
+    assert len({burst.burst for burst in run.sink.bursts}) == len(run.sink.bursts)
+    work_s = sum(device.plant.done_s * kind.speed for device, kind in zip(fleet.devices.values(), kinds, strict=True))
+    could_s = fleet.done_s * sum(kind.speed for kind in kinds)
+    assert work_s > 0.8 * could_s  # the end weighs much in so short a run
