@@ -62,14 +62,26 @@ def plan(machine: Machine, card: ModelCard, wish: Wish) -> LoadPlan:
     elif fitting >= 1:
         slots = rows = 1
     else:
-        needed, there = card.weights_memory_bytes + WORK_BYTES + wanted * cell_bytes, machine.available_bytes
+        needed, there = needed_bytes(card, wanted, wish.kv), machine.available_bytes
         raise ModelError(
-            f"one row of {wanted} tokens needs {needed / SHARE_OF_MEMORY / 2**30:.1f} GiB with this model, "
+            f"one row of {wanted} tokens needs {needed / 2**30:.1f} GiB with this model, "
             f"{there / 2**30:.1f} GiB are available; expected a smaller --context, a smaller model, or more memory"
         )
     slots += probes
     threads = wish.threads or machine.threads
     return LoadPlan(rows, slots, wanted, max(wish.batch, slots), threads, wish.flash, wish.kv, probes)
+
+
+def needed_bytes(card: ModelCard, tokens: int, kv: str) -> int:
+    """Memory that must be available for one row of so many tokens."""
+    return int((card.weights_memory_bytes + WORK_BYTES + tokens * _cell_bytes(card, kv)) / SHARE_OF_MEMORY)
+
+
+def most_context(machine: Machine, card: ModelCard, kv: str) -> int:
+    """The longest single row that a plan finds memory for, in steps of the context; 0 where none fits."""
+    budget = int(machine.available_bytes * SHARE_OF_MEMORY) - card.weights_memory_bytes - WORK_BYTES
+    cells = max(0, budget) // max(_cell_bytes(card, kv), 1)
+    return min(cells // CONTEXT_STEP * CONTEXT_STEP, _padded(card.context_train))
 
 
 def described(load: LoadPlan, card: ModelCard, *, fixed: bool) -> str:

@@ -11,8 +11,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from batchrun import (
-    __version__,
     cli_pace,
+    doctor_command,
     init_command,
     look_commands,
     model_commands,
@@ -28,7 +28,6 @@ app = typer.Typer(
     help="Run a file of prompts through a local model, many at a time, and write one validated result a line.",
     epilog="Start with:  batchrun run jobs.jsonl       See what would run:  batchrun check jobs.jsonl",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -36,14 +35,16 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"batchrun {__version__}")
+        from batchrun import versions
+
+        typer.echo("\n".join(versions.lines()))
         raise typer.Exit
 
 
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions, of engines too.")
     ] = False,
 ) -> None:
     pass
@@ -296,6 +297,7 @@ app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run job
 app.command(epilog="Example:  batchrun report results.jsonl --html report.html")(look_commands.report)
 app.command(epilog="Example:  batchrun audit results.jsonl --jobs jobs.jsonl --share 2%")(look_commands.audit)
 app.command(epilog='Example:  batchrun swarm "What should we do next?" --document report.txt')(look_commands.swarm)
+app.command(epilog="Example:  batchrun doctor --model ~/models/qwen3-4b.gguf")(doctor_command.doctor)
 app.command(epilog="Example:  batchrun calibrate --quick jobs/contacts.jsonl")(cli_pace.calibrate)
 app.command(epilog=init_command.EXAMPLE)(init_command.init)
 app.add_typer(model_commands.app, name="models")

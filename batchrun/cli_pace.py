@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from batchrun import completions
+
 AUTO = "auto"
 
 
@@ -52,9 +54,13 @@ Awake = Annotated[
 def calibrate(
     jobs: Annotated[list[Path] | None, typer.Argument(metavar="[JOBS]...", help="Job files to sample.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="One minute instead of up to fifteen, and rougher.")] = False,
-    model: Annotated[str | None, typer.Option(help="As for run.")] = None,
-    engine: Annotated[str | None, typer.Option(help="As for run.")] = None,
-    weights: Annotated[str | None, typer.Option(help="As for run.")] = None,
+    model: Annotated[str | None, typer.Option(help="As for run.", autocompletion=completions.models)] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="As for run.", autocompletion=completions.choices("engine"))
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="As for run.", autocompletion=completions.choices("weights"))
+    ] = None,
     parallel: Annotated[int | None, typer.Option(help="As for run.")] = None,
     threads: Annotated[int | None, typer.Option(help="As for run.")] = None,
     config: Annotated[Path | None, typer.Option(help="As for run.")] = None,

@@ -137,12 +137,34 @@ AUTO_NUMBERS = ("burst_seconds", "rest_seconds")
 
 def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Settings:
     """The settings of a run.  `flags`: those given, by setting name.  Raises UsageError with the nearest known name."""
+    return traced(flags, environment, file).settings
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """Settings, and where each came from that is not built in: a flag, a variable, or the path of a file."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def traced(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Traced:
+    """The same as `resolve`, with the origin of each value."""
     path = file or _found_file(environment)
     values = _from_file(path) if path else {}
-    values |= _from_environment(environment)
+    origins = dict.fromkeys(values, str(path))
+    told = _from_environment(environment)
+    values |= told
+    origins |= {name: f"{PREFIX}{name.upper()}" for name in told}
     for name, value in flags.items():
         if value is not None:
-            values[name] = _checked(name, value, f"--{name.replace('_', '-')}")
+            origins[name] = f"--{name.replace('_', '-')}"
+            values[name] = _checked(name, value, origins[name])
+    return Traced(_settings(values), origins)
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
+    """Raises UsageError for a word that is no choice, and for values that do not go together."""
     settings = Settings(**values)
     for name, known in CHOICES.items():
         value = getattr(settings, name)

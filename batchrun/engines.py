@@ -15,6 +15,7 @@ from batchrun.errors import ModelError
 from batchrun.models import EMBEDDED, cache_folder, identity, is_mlx_folder
 
 NOT_INSTALLED = "the mlx engine is not installed; run: pip install 'batchrun-llm[mlx]'"
+NO_LLAMA = "the llama.cpp engine is not installed; run: pip install llama-cpp-python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ def engine_for(settings: Settings, path: Path) -> str:
     if engine == "auto":
         apple = sys.platform == "darwin" and platform.machine() == "arm64" and bool(importlib.util.find_spec("mlx_lm"))
         engine = "mlx" if apple and _mlx_reads(path) else "llamacpp"
+    if engine == "llamacpp" and importlib.util.find_spec("llama_cpp") is None:
+        raise ModelError(NO_LLAMA)
     if engine == "llamacpp" and is_mlx_folder(path):
         raise ModelError(f"model {settings.model} is an MLX folder, which llama.cpp cannot read; expected --engine mlx")
     return engine

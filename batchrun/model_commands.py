@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from batchrun import model_options
+from batchrun import completions, model_options
 from batchrun.printable import printable
 
 app = typer.Typer(
@@ -19,7 +19,12 @@ app = typer.Typer(
 )
 
 Name = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A .gguf path, an MLX folder, smollm2, or hf:owner/repository/file.gguf.")
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A .gguf path, an MLX folder, smollm2, or hf:owner/repository/file.gguf.",
+        autocompletion=completions.models,
+    ),
 ]
 
 

@@ -5,19 +5,29 @@ from typing import Annotated, Any
 
 import typer
 
+from batchrun import completions
 from batchrun.errors import UsageError
 
 Model = Annotated[
     str | None,
     typer.Option(
-        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository[/file.gguf] (see models pull)."
+        help="A .gguf path, an MLX folder, smollm2 (default), hf:owner/repository[/file.gguf] (see models pull).",
+        autocompletion=completions.models,
     ),
 ]
 Weights = Annotated[
-    str | None, typer.Option(help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.")
+    str | None,
+    typer.Option(
+        help="Number format: auto (default: a fast copy of smollm2), as-is, q8_0 or q4_0.",
+        autocompletion=completions.choices("weights"),
+    ),
 ]
 Engine = Annotated[
-    str | None, typer.Option(help="auto (default), llamacpp, mlx, or fake (a toy that checks the rules).")
+    str | None,
+    typer.Option(
+        help="auto (default), llamacpp, mlx, or fake (a toy that checks the rules).",
+        autocompletion=completions.choices("engine"),
+    ),
 ]
 Parallel = Annotated[int | None, typer.Option(help="Rows that decode together. Default: 8, or what pays.")]
 Context = Annotated[int | None, typer.Option(help="Tokens in one slot. Default: what the longest job needs.")]
@@ -27,13 +37,23 @@ Prefix = Annotated[
     bool | None, typer.Option("--prefix/--no-prefix", help="Compute shared prefixes once (default) or not.")
 ]
 Flash = Annotated[bool | None, typer.Option("--flash/--no-flash", help="Flash attention. Default: on.")]
-Kv = Annotated[str | None, typer.Option(help="Number format of the KV cache: f16 (default) or q8_0, half the memory.")]
+Kv = Annotated[
+    str | None,
+    typer.Option(
+        help="Number format of the KV cache: f16 (default) or q8_0, half the memory.",
+        autocompletion=completions.choices("kv"),
+    ),
+]
 Lookup = Annotated[
     bool | None,
     typer.Option("--lookup/--no-lookup", help="Try continuations found in the prompt (default), where it pays."),
 ]
 Layout = Annotated[
-    str | None, typer.Option(help="What leads a prompt: prompt-first (default), or document-first (see check).")
+    str | None,
+    typer.Option(
+        help="What leads a prompt: prompt-first (default), or document-first (see check).",
+        autocompletion=completions.choices("layout"),
+    ),
 ]
 Chain = Annotated[
     int | None, typer.Option(help="mlx: tokens that free greedy rows draw between two looks. Default: 8.")
@@ -51,12 +71,18 @@ MinP = Annotated[float | None, typer.Option(help="Drop tokens below this share o
 Seed = Annotated[int | None, typer.Option(help="Of every draw. Default: 0.")]
 Stop = Annotated[list[str] | None, typer.Option(help="End a free-text answer at this string; may be given again.")]
 System = Annotated[str | None, typer.Option(help="System turn of jobs that have none.")]
-SchemaName = Annotated[str | None, typer.Option("--schema", help="Schema of jobs that name none.")]
+SchemaName = Annotated[
+    str | None,
+    typer.Option("--schema", help="Schema of jobs that name none.", autocompletion=completions.schemas),
+]
 Schemas = Annotated[str | None, typer.Option(help="Folder of schemas. Default: schemas/ here or beside the job file.")]
 SchemaInPrompt = Annotated[str | None, typer.Option(help="on (default) or off: show the model its schema.")]
 OnBudget = Annotated[
     str | None,
-    typer.Option(help="When max_tokens runs out under a schema: close (default) the answer, retry with more, or fail."),
+    typer.Option(
+        help="When max_tokens runs out under a schema: close (default) the answer, retry with more, or fail.",
+        autocompletion=completions.choices("on_budget"),
+    ),
 ]
 Retries = Annotated[int | None, typer.Option(help="Tries more for an answer that fails its schema. Default: 1.")]
 Thinking = Annotated[

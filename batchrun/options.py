@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from batchrun import completions
+
 JobFiles = Annotated[
     list[str] | None,
     typer.Argument(
@@ -23,7 +25,12 @@ Prompt = Annotated[
 PromptFile = Annotated[Path | None, typer.Option(help="The same, from a file.")]
 Document = Annotated[str | None, typer.Option(help="Document of records that have none; {text} takes a column.")]
 IdColumn = Annotated[str | None, typer.Option(help="Column or key that is a record's id. Default: id.")]
-InputFormat = Annotated[str | None, typer.Option(help="jsonl, csv or tsv. Default: by the file's name.")]
+InputFormat = Annotated[
+    str | None,
+    typer.Option(
+        help="jsonl, csv or tsv. Default: by the file's name.", autocompletion=completions.choices("input_format")
+    ),
+]
 Root = Annotated[
     str | None, typer.Option(help="Folder that files named by job lines must lie in. Default: the job file's.")
 ]
@@ -41,7 +48,10 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run again als
 
 OnOverflow = Annotated[
     str | None,
-    typer.Option(help="A job too long for a slot: reject (default), truncate-middle, truncate-end, or chunk."),
+    typer.Option(
+        help="A job too long for a slot: reject (default), truncate-middle, truncate-end, or chunk.",
+        autocompletion=completions.choices("on_overflow"),
+    ),
 ]
 Overlap = Annotated[
     int | None,
@@ -50,9 +60,17 @@ Overlap = Annotated[
 ReducePrompt = Annotated[str | None, typer.Option(help="With chunk: makes one answer of those to the pieces.")]
 
 OutputFormat = Annotated[
-    str | None, typer.Option("--format", "--output-format", help="jsonl (default), openai, or csv.")
+    str | None,
+    typer.Option(
+        "--format",
+        "--output-format",
+        help="jsonl (default), openai, or csv.",
+        autocompletion=completions.choices("output_format"),
+    ),
 ]
-Order = Annotated[str | None, typer.Option(help="completion (default), or input.")]
+Order = Annotated[
+    str | None, typer.Option(help="completion (default), or input.", autocompletion=completions.choices("order"))
+]
 State = Annotated[
     Path | None, typer.Option(help="Folder for the journal of a run whose results go elsewhere: makes it resumable.")
 ]

@@ -83,11 +83,15 @@ def judged(output: Any, alone: Completion, decode: Decode) -> Verdict:
 
 
 def _parts_there(said: str, alone: Completion, tie: NearTie, decode: Decode) -> bool:
-    """Whether an answer goes on with the token that was nearly drawn, or ends where it would have ended."""
+    """Whether an answer goes on with the token that was nearly drawn, or ends where it would have ended.
+
+    A token that says the same in other pieces does not tell.
+    """
     before = list(alone.tokens[: tie.place])
     if tie.second is None or said == decode(before).decode(errors="ignore"):
         return True
-    return said.startswith(decode([*before, tie.second]).decode(errors="ignore"))
+    other = decode([*before, tie.second]).decode(errors="ignore")
+    return said.startswith(other) and not alone.text.startswith(other)
 
 
 def as_json(found: Audit) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def test_every_setting_can_come_from_the_environment() -> None:
         named |= {"input_format": "csv", "order": "input", "output_format": "csv", "on_overflow": "chunk"}
         named |= {"isolate": "no"}
         named |= {"priority": "low", "quiet_hours": "08:00-18:00", "until": "06:30", "max_energy": "40Wh"}
-        named |= {"only_on_ac": "yes"}
+        named |= {"only_on_ac": "yes", "worker_resources": '{"num_gpus": 1}'}
         text = named.get(field.name) or texts.get(kind, "x")
         assert settings(environment={f"BATCHRUN_{field.name.upper()}": text}) != Settings(), field.name
 

@@ -16,6 +16,7 @@ HOMES = {
     "typer": {
         "cli.py",
         "cli_pace.py",
+        "doctor_command.py",
         "init_command.py",
         "look_commands.py",
         "model_commands.py",
@@ -28,6 +29,7 @@ HOMES = {
     "referencing": {"schemas.py", "references.py"},
     "jsonschema_specifications": {"references.py"},
     "llama_cpp": {
+        "backends/build.py",
         "backends/chat_template.py",
         "backends/llamacpp.py",
         "backends/llamacpp_model.py",
@@ -41,6 +43,7 @@ HOMES = {
     "plotly": {"report/charts.py", "report/page.py"},
     "rich": {
         "catalogue/show.py",
+        "doctor/command.py",
         "live/frame.py",
         "live/screens.py",
         "live/view.py",
@@ -133,6 +136,14 @@ def test_the_command_line_loads_no_model_library() -> None:
     assert not loaded("import batchrun.cli") & HEAVY
 
 
-def test_help_loads_no_model_library() -> None:
-    asked = "sys.argv = ['batchrun', '--help']\nfrom batchrun.cli import app\napp(standalone_mode=False)"
-    assert not loaded(asked) & HEAVY
+@pytest.mark.parametrize("asked", ["--help", "--version"])
+def test_help_and_version_load_no_model_library(asked: str) -> None:
+    statement = f"sys.argv = ['batchrun', '{asked}']\nfrom batchrun.cli import app\napp(standalone_mode=False)"
+    assert not loaded(statement) & HEAVY
+
+
+def test_completion_loads_no_model_library() -> None:
+    words = "import os; os.environ.update(COMP_WORDS='batchrun run --model s', COMP_CWORD='3')"
+    asked = "os.environ['_BATCHRUN_COMPLETE'] = 'complete_bash'; sys.argv = ['batchrun']"
+    call = "import contextlib\nfrom batchrun.cli import app\nwith contextlib.suppress(SystemExit): app()"
+    assert not loaded(f"{words}; {asked}\n{call}") & HEAVY

@@ -77,6 +77,7 @@ class ModelCard:
     notices: tuple[str, ...] = ()  # what a user should be told once
     loaded_weights_bytes: int = 0  # in memory, where an engine widens them; 0: as many as in the file
     loaded_cell_bytes: int = 0
+    licence: str = ""  # as the file says it
 
     @property
     def weights_memory_bytes(self) -> int:

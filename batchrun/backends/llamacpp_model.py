@@ -98,6 +98,7 @@ class LlamaModel:
             cell_bytes=self._cell_bytes(),
             path=path,
             notices=notices + (() if self.template.text else (NO_TEMPLATE.format(path.name),)),
+            licence=self.metadata("general.license") or "",
         )
 
     def recipe(self, plan: LoadPlan) -> Callable[[Callable[[], bool]], LlamaBackend]:

@@ -1,0 +1,31 @@
+"""Processors, memory, and who starts processes here."""
+
+import os
+import platform
+
+from batchrun.config import Settings
+from batchrun.doctor.findings import Fact, Section, size
+from batchrun.launcher import launcher
+from batchrun.machine import memory, this_machine
+
+
+def machine(settings: Settings) -> Section:
+    found, threads = memory(), settings.threads or this_machine().threads
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    chosen = "as set" if settings.threads else "one a physical core"
+    limit = f", limited by {found.limit}" if found.limit else ""
+    return Section(
+        "machine",
+        (
+            Fact("platform", platform.platform()),
+            Fact("python", platform.python_version()),
+            Fact("processors", {"all": os.cpu_count(), "usable": usable}, f"{os.cpu_count()}, {usable} of them usable"),
+            Fact("threads", threads, f"{threads}, {chosen}"),
+            Fact(
+                "memory",
+                {"total": found.total_bytes, "available": found.available_bytes, "limit": found.limit or None},
+                f"{size(found.available_bytes)} of {size(found.total_bytes)} available{limit}",
+            ),
+            Fact("started by", launcher()),
+        ),
+    )
