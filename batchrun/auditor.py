@@ -21,9 +21,10 @@ class Auditor:
         self._waiting: list[tuple[Request, Result]] = []
         self._running: dict[Request, Result] = {}
 
-    def __len__(self) -> int:
-        """Results that wait for their audit."""
-        return len(self._waiting)
+    @property
+    def waits(self) -> bool:
+        """Whether results wait for their audit."""
+        return bool(self._waiting)
 
     def saw(self, request: Request, result: Result) -> None:
         """A request of the batch has its result."""

@@ -169,7 +169,7 @@ class Outcomes:
     @property
     def auditing(self) -> bool:
         """Whether results wait for their audit."""
-        return bool(self._auditor)
+        return self._auditor is not None and self._auditor.waits
 
     def call_audits(self, *, last: bool) -> None:
         """Sends requests out that are to run again alone.  `last`: no more results will come."""

@@ -124,6 +124,7 @@ class SimulatedFleet:
         if orders and not device.orders and behind_s > 0:
             device.plant.rest(behind_s)
         device.orders |= {order.number for order in orders}
+        device.orders -= set(lost)
         device.inbox.put(orders, lost)
         self.last_given_s = self.now_s if orders else self.last_given_s
 
