@@ -62,6 +62,7 @@ class Device:
         self.name = name
         self.plant = Plant(PRESETS[kind.preset], kind.seed)
         self.orders: set[int] = set()
+        self.told: Report | None = None  # on its way, at the device's time
         self.inbox = Inbox(idle_wait_s=0.0)
         self.outbox = Outbox(self.inbox)
         parts = parts_of(HeatedModel(self.plant, work_of(kind)))
@@ -104,11 +105,13 @@ class SimulatedFleet:
         if self._new:
             new, self._new = self._new, []
             return [Joined(device.name, CONTEXT, device.runner.wanted_jobs) for device in new]
-        while busy := [device for device in self.devices.values() if device.orders]:
-            device = min(busy, key=lambda each: each.plant.time_s)
-            if report := device.report():
-                self.now_s = self.done_s = max(self.now_s, device.plant.time_s)
+        while working := [device for device in self.devices.values() if device.orders or device.told]:
+            device = min(working, key=lambda each: each.plant.time_s)
+            if device.told:  # nobody else can come before it any more
+                self.now_s = max(self.now_s, device.plant.time_s)
+                report, device.told = device.told, None
                 return [Reported(device.name, report)]
+            device.told = device.report()
         self.now_s += wait_s
         return self._last_reports()
 
@@ -132,6 +135,7 @@ class SimulatedFleet:
         raise AssertionError("all devices are alike in what they hold")
 
     def stop(self, *, timed_out: bool) -> None:
+        self.done_s = self.now_s
         self._stopped = list(self.devices.values())
         for device in self._stopped:
             device.orders = set()

@@ -1,8 +1,10 @@
 """The same line on a real Ray cluster of two nodes: the same results, whoever is killed; strangers are refused."""
 
+import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from gguf_models import Tiny, write_gguf
 from shell import COMMAND, PATIENCE_S, Ran, environment, records
 
 import batchrun
@@ -76,10 +79,26 @@ def cluster() -> Iterator[RealCluster]:
     found.close()
 
 
-def started(folder: Path, cluster: RealCluster, *arguments: str, engine: str = "fake") -> subprocess.Popen[bytes]:
-    command = [*COMMAND, "run", *arguments, "--engine", engine, "--ray", cluster.address]
+@contextlib.contextmanager
+def another_node(cluster: RealCluster, *variables: str) -> Iterator[None]:
+    """A node more for a while, whose processes have these variables."""
+    cluster.do(" ".join(("add", *variables)))
+    try:
+        yield
+    finally:
+        cluster.do("remove")
+
+
+def started(
+    folder: Path, cluster: RealCluster, *arguments: str, engine: str = "fake", **variables: str
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), start_new_session=True
+        [*COMMAND, "run", *arguments, "--engine", engine, "--ray", cluster.address],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(**variables),
+        start_new_session=True,
     )
 
 
@@ -88,8 +107,8 @@ def ended(process: subprocess.Popen[bytes]) -> Ran:
     return Ran(process.returncode, out.decode(), err.decode())
 
 
-def run(folder: Path, cluster: RealCluster, *arguments: str, engine: str = "fake") -> Ran:
-    return ended(started(folder, cluster, *arguments, engine=engine))
+def run(folder: Path, cluster: RealCluster, *arguments: str, engine: str = "fake", **variables: str) -> Ran:
+    return ended(started(folder, cluster, *arguments, engine=engine, **variables))
 
 
 def write_jobs(folder: Path, count: int, tokens: int = 12) -> None:
@@ -214,21 +233,37 @@ def test_the_first_signal_ends_the_run_and_it_can_be_resumed(tmp_path: Path, clu
     assert len(results(tmp_path)) == 4000
 
 
-def test_another_model_another_version_and_no_model_are_refused_and_the_others_go_on(
-    tmp_path: Path, cluster: RealCluster
-) -> None:
+def test_another_version_is_refused_and_the_others_go_on(tmp_path: Path, cluster: RealCluster) -> None:
     write_jobs(tmp_path, 50)
     older = tmp_path / "older"
-    shutil.copytree(Path(batchrun.__file__).parent, older / "batchrun", ignore=shutil.ignore_patterns("__pycache__"))
-    text = (older / "batchrun" / "__init__.py").read_text()
-    (older / "batchrun" / "__init__.py").write_text(text.replace(batchrun.__version__, "0.0.1"))
-    cluster.do(f"add PYTHONPATH={older}")
-    try:
+    older.mkdir()
+    (older / "sitecustomize.py").write_text("import batchrun\nbatchrun.__version__ = '0.0.1'\n")
+    with another_node(cluster, f"PYTHONPATH={older}:{Path(batchrun.__file__).parent.parent}"):
         ran = run(tmp_path, cluster, "jobs.jsonl")
-    finally:
-        cluster.do("remove")
     assert f"refused: batchrun 0.0.1 there, {batchrun.__version__} here" in ran.err
     assert len(results(tmp_path)) == 50
+
+
+def test_another_model_and_no_model_are_refused_and_the_others_go_on(tmp_path: Path, cluster: RealCluster) -> None:
+    write_jobs(tmp_path, 8, tokens=4)
+    named, hubs = "hf:some/body/tiny.gguf", {name: tmp_path / name for name in ("ours", "other", "empty")}
+    for seed, name in enumerate(("ours", "other")):
+        folder = hubs[name] / "hub" / "models--some--body"
+        (folder / "snapshots" / "1").mkdir(parents=True)
+        (folder / "refs").mkdir()
+        (folder / "refs" / "main").write_text("1")
+        write_gguf(folder / "snapshots" / "1" / "tiny.gguf", Tiny(seed=seed))
+    home = {"HF_HOME": str(hubs["ours"])}
+    with (
+        another_node(cluster, f"HF_HOME={hubs['ours']}"),
+        another_node(cluster, f"HF_HOME={hubs['other']}"),
+        another_node(cluster, f"HF_HOME={hubs['empty']}"),
+    ):
+        ran = run(tmp_path, cluster, "jobs.jsonl", "--model", named, "--no-isolate", engine="llamacpp", **home)
+    refused = [line for line in ran.err.splitlines() if "refused" in line]
+    assert any(re.search(r"refused: model [0-9a-f]{16} there, [0-9a-f]{16} here", line) for line in refused), ran.err
+    assert any(f"batchrun models pull {named}" in line for line in refused), ran.err
+    assert len(results(tmp_path)) == 8
 
 
 def test_without_a_cluster_one_line_says_how_to_start_one(tmp_path: Path) -> None:

@@ -167,6 +167,13 @@ def lanes_of(found: Report) -> dict[str, str]:
     return {bar.job: bar.lane for bar in timeline(found.jobs, found.bursts).bars}
 
 
+def test_of_several_machines_each_slot_of_each_has_a_lane() -> None:
+    jobs = [_timed("a", 0, 10, 5.0) | {"burst": 1}, _timed("b", 0, 10, 5.0) | {"burst": 2}]
+    seconds = {"wall": 10.0, "rest": 0.0}
+    stats = tuple({"burst": number, "node": f"node-{number}", "seconds": seconds} for number in (1, 2))
+    assert lanes_of(report(jobs, stats)) == {"a": "node-1 0", "b": "node-2 0"}
+
+
 def test_jobs_lie_on_the_lane_of_their_slot_and_side_by_side_where_it_is_not_known() -> None:
     known = [_timed("a", 3, 10, 5.0), _timed("b", 3, 20, 5.0), _timed("c", 0, 20, 9.0)]
     assert lanes_of(report(known, ())) == {"a": "3", "b": "3", "c": "0"}

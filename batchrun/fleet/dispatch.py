@@ -7,10 +7,12 @@ Pure: joins, reports and deaths in, orders out.
   one that another has, and helps out with those only where there is nothing else.
 * What a worker had when it died goes back to the front.  Each of these then runs alone, for any of them may be the one
   to blame; one that brings down a second worker so is given up.
-* When nothing waits any more, idle workers are offered a second copy of what others still hold, once; the first result
-  counts.  (The idea of backup tasks is from MapReduce, Dean and Ghemawat, 2004.)
+* Towards the end of the input a worker has no more than its part of what is left, by the results that it has brought,
+  so that all end together.  When nothing waits any more, idle workers are offered second copies of what others still
+  hold, each order once; the first result counts.  (Backup tasks are from MapReduce, Dean and Ghemawat, 2004.)
 """
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,7 +38,11 @@ class Flight:
 
 @dataclass(slots=True)
 class _Worker:
+    """`least`: orders that keep all its rows busy.  `results`: that it has brought so far."""
+
     wanted: int
+    least: int
+    results: int = 0
     flights: dict[int, Flight] = field(default_factory=dict)  # in the order in which they were given
     alone: bool = False  # runs one that may have ended a worker
 
@@ -67,7 +73,7 @@ class Dispatch:
     # -- what happens
 
     def join(self, worker: str, wanted: int) -> None:
-        self._workers[worker] = _Worker(wanted)
+        self._workers[worker] = _Worker(wanted, wanted)
 
     def wants(self, worker: str, jobs: int) -> None:
         """A worker says how many orders it should have."""
@@ -75,9 +81,8 @@ class Dispatch:
 
     def leave(self, worker: str, *, blame: bool) -> list[Request]:
         """A worker is gone; `blame`: one of its orders may be why.  Gives the requests that are given up."""
-        lost = self._workers.pop(worker, _Worker(0)).flights.values()
-        given_up = []
-        for flight in lost:
+        gone, given_up = self._workers.pop(worker, None), []
+        for flight in gone.flights.values() if gone else ():
             flight.holders.remove(worker)
             flight.deaths += blame
             if flight.holders:
@@ -90,8 +95,9 @@ class Dispatch:
 
     def ended(self, worker: str, number: int) -> Request | None:
         """A worker has a result.  Gives its request, or None if that has one already."""
-        here = self._workers.get(worker)
-        if here and here.flights.pop(number, None) and here.alone:
+        here = self._workers[worker]
+        here.results += 1
+        if here.flights.pop(number, None):
             here.alone = False
         flight = self._open.pop(number, None)
         return flight.request if flight else None
@@ -139,7 +145,9 @@ class Dispatch:
             here.alone = True
             return [self._given(worker, self._suspects.popleft())], []
         flights = [self._given(worker, self._back.popleft()) for _ in range(min(here.missing, len(self._back)))]
-        taken = self._chosen(worker, waiting, here.missing)
+        left = len(waiting) + sum(len(each.flights) for each in self._workers.values())
+        most = max(here.least, self._part(here, left)) if last else here.wanted
+        taken = self._chosen(worker, waiting, min(here.missing, most - len(here.flights)))
         for entry in taken:
             flight = Flight(self._next, entry.request)
             self._next += 1
@@ -148,6 +156,11 @@ class Dispatch:
         if last and not flights and not here.flights:
             flights = self._second_copies(worker)
         return flights, taken
+
+    def _part(self, worker: _Worker, orders: int) -> int:
+        """How many of so many orders it would do while the others do the rest."""
+        everybody = sum(each.results + 1 for each in self._workers.values())
+        return math.ceil(orders * (worker.results + 1) / everybody)
 
     def _given(self, worker: str, flight: Flight) -> Flight:
         flight.holders.append(worker)
@@ -184,12 +197,14 @@ class Dispatch:
             self._owners.popitem(last=False)
 
     def _second_copies(self, worker: str) -> list[Flight]:
-        """What the workers with most to do were given last: they have hardly begun it."""
-        copies: list[Flight] = []
+        """What the workers that have longest to go were given last: they have hardly begun it."""
+        here, copies = self._workers[worker], list[Flight]()
         others = [each for name, each in self._workers.items() if name != worker and not each.alone]
-        held = [[f for f in each.flights.values() if not f.offered and not f.deaths] for each in others]
-        while len(copies) < self._workers[worker].wanted and any(held):
-            flight = max(held, key=len).pop()
+        held = [(each, [f for f in each.flights.values() if not f.offered and not f.deaths]) for each in others]
+        most = min(here.wanted, self._part(here, sum(len(flights) for _, flights in held)))
+        while len(copies) < most:
+            _, flights = max(held, key=lambda each: len(each[1]) / (each[0].results + 1))
+            flight = flights.pop()
             flight.offered = True
             copies.append(self._given(worker, flight))
         return copies

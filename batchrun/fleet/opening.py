@@ -30,7 +30,9 @@ def _fleet(parts: Parts, longest_tokens: int | None, ends: Ends) -> RayFleet:
     assert settings.ray, "asked for"
     claims = resources(settings.worker_resources) if settings.worker_resources else {}
     like = likeness(parts)
-    told = replace(settings, model=_found_anywhere(settings.model), engine=like.engine, ray=None)
+    threads = settings.threads or (int(claims["num_cpus"]) if claims.get("num_cpus", 0) >= 1 else None)
+    model = _found_anywhere(settings.model)
+    told = replace(settings, model=model, engine=like.engine, threads=threads, ray=None)
     opening = Opening(__version__, asdict(told), longest_tokens)
     wish = Wish(settings.ray, settings.workers, claims)
     return RayFleet(wish, like, opening, ends.watch.say, ends.clock)

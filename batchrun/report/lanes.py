@@ -1,10 +1,11 @@
 """Places jobs on lanes of a timeline: a lane for each slot, a bar for each phase of a job.
 
-Where a line does not say its slot (older results, merged files), the job gets the first lane that is free when it
-starts: as many lanes as there were rows, though not the same ones.
+Of a run on several machines, a lane is a slot of one of them: the stats say on which a burst ran.  Where a line does
+not say its slot (older results, merged files), the job gets the first lane that is free when it starts: as many lanes
+as there were rows, though not the same ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from batchrun.report.figures import Job
@@ -40,8 +41,8 @@ def timeline(jobs: Iterable[Job], bursts: Sequence[Record]) -> Timeline:
     starts = [(at, burst) for burst in bursts if (at := moment(burst.get("started_at"))) is not None]
     first = min(map(_slot_start, timed), default=0.0)
     starts = [(at, burst) for at, burst in starts if at + _seconds(burst, "wall") + _seconds(burst, "rest") >= first]
-    placed = _placed(timed)
-    lanes = sorted({lane for lane, _ in placed}, key=int)
+    placed = _placed(timed, {burst["burst"]: burst.get("node") or "" for burst in bursts})
+    lanes = sorted({lane for lane, _ in placed}, key=_lane_order)
     return Timeline(
         tuple(lanes),
         tuple(bar for lane, job in placed for bar in _bars(lane, job, first)),
@@ -54,18 +55,25 @@ def timeline(jobs: Iterable[Job], bursts: Sequence[Record]) -> Timeline:
     )
 
 
-def _placed(jobs: Sequence[Job]) -> list[tuple[str, Job]]:
-    """Each job with its lane.  `jobs`: by start."""
-    ends: list[float] = []  # of the lanes that were made up
+def _placed(jobs: Sequence[Job], nodes: Mapping[int, str]) -> list[tuple[str, Job]]:
+    """Each job with its lane.  `jobs`: by start; `nodes`: the machine of each burst."""
+    made_up: dict[str, list[float]] = {}  # of a machine: when each lane that was made up is free
     placed = []
     for job in jobs:
+        node = nodes.get(job.burst or 0, "")
         if job.slot is not None:
             slot = job.slot
         else:
+            ends = made_up.setdefault(node, [])
             slot = next((place for place, end in enumerate(ends) if end <= _slot_start(job) + 1e-6), len(ends))
             ends[slot : slot + 1] = [job.ended or 0.0]
-        placed.append((str(slot), job))
+        placed.append((f"{node} {slot}".strip(), job))
     return placed
+
+
+def _lane_order(lane: str) -> tuple[str, int]:
+    node, _, slot = lane.rpartition(" ")
+    return node, int(slot)
 
 
 def _bars(lane: str, job: Job, first: float) -> Iterable[Bar]:
