@@ -59,15 +59,20 @@ def _located(name: str) -> Path:
     return path
 
 
+def weights_format(settings: Settings, engine: str) -> str:
+    """The number format that the weights run in."""
+    if settings.weights != "auto":
+        return settings.weights
+    return "q8_0" if settings.model == EMBEDDED and engine == "llamacpp" else "as-is"
+
+
 def _weights(original: Path, settings: Settings, engine: str) -> Weights:
     """The file to load: the original, or a copy of it in another number format.
 
     The embedded weights are Q4_1, a format without fast kernels on most processors: unless told otherwise llama.cpp
     runs them from a Q8_0 copy, which says nearly the same numbers twice as fast.
     """
-    kind = settings.weights
-    if kind == "auto":
-        kind = "q8_0" if settings.model == EMBEDDED and engine == "llamacpp" else "as-is"
+    kind = weights_format(settings, engine)
     if kind == "as-is":
         return Weights(original, kind)
     if original.is_dir():

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from batchrun import verdicts
-from batchrun.assembly import Parts, job_reader, layout, open_parts, slot_plan
+from batchrun.assembly import Parts, job_reader, layout, open_parts, preview, slot_plan
+from batchrun.blocks import file_blocks
 from batchrun.config import Settings
 from batchrun.core import Completion, Job, Request
 from batchrun.cost import Cost
@@ -16,6 +17,7 @@ from batchrun.engine import Engine
 from batchrun.errors import InputError, JobError, UsageError
 from batchrun.forms import share
 from batchrun.inputs import Inputs, inputs
+from batchrun.lines import LineReader
 from batchrun.prompts import PARTS
 from batchrun.result_lines import record_of
 from batchrun.source import all_lines
@@ -56,27 +58,29 @@ def audit(parts: Parts, results: Path, source: Inputs, share: float, seed: int) 
     """Raises InputError for files that cannot be read, ModelError where the engine cannot start or fails."""
     found = Audit()
     sample = _sample(results, share, seed, found)
-    if not sample:
-        return found
-    pairs = list(_pairs(parts, source, sample, found))
+    if sample:
+        longest_tokens = preview(source, parts).longest_tokens
+        _run_alone(parts, longest_tokens, _pairs(parts, source, sample, found), found)
     if sample:
         found.passed_over[INPUT_GONE] += len(sample)
-    if pairs:
-        _run_alone(parts, pairs, found)
     return found
 
 
 def _sample(results: Path, share: float, seed: int, found: Audit) -> dict[str, dict[str, Any]]:
     """The results that are looked at, by id; of an id that stands twice the last one."""
-    sample: dict[str, dict[str, Any]] = {}
+    sample, are_results = dict[str, dict[str, Any]](), False
     try:
-        with results.open("rb") as file:
-            for line in file:
-                record = record_of(line)
-                if record and record["status"] in COMPARED and in_sample(record["id"], record["digest"], share, seed):
-                    sample[record["id"]] = record
-    except OSError as error:
-        raise InputError(f"{results}: {error.strerror}; expected a results file") from error
+        for block in LineReader(file_blocks(results)):
+            record = record_of(block.data)
+            if record is None or "output" not in record or "index" not in record:
+                continue
+            are_results = True
+            if record["status"] in COMPARED and in_sample(record["id"], record["digest"], share, seed):
+                sample[record["id"]] = record
+    except InputError as error:
+        raise InputError(f"{error}; expected a results file") from error
+    if not are_results:
+        raise InputError(f"{results} holds no results; expected a results file")
     for job_id, record in list(sample.items()):
         if reason := _incomparable(record):
             found.passed_over[reason] += 1
@@ -90,7 +94,7 @@ def _incomparable(record: dict[str, Any]) -> str:
         return "it is a copy of an equal job's answer"
     if record.get("document") is not None:
         return "its document was cut"
-    return "it was a further try, with words of its own" if record["attempt"] != 1 else ""
+    return "it was a further try, with words of its own" if record.get("attempt", 1) != 1 else ""
 
 
 def _pairs(
@@ -109,7 +113,7 @@ def _pairs(
         try:
             yield parts.preparer.prepare(job, digest, 0.0), record
         except JobError as error:
-            found.passed_over[error.problem.message] += 1
+            found.passed_over[f"it cannot run: {error.problem.code}"] += 1
         if not sample:
             return
 
@@ -120,8 +124,10 @@ def _other_part(ours: str, theirs: str) -> str:
     return " and ".join(name for name, one, other in pairs if one != other) or "kind of digest"
 
 
-def _run_alone(parts: Parts, pairs: list[tuple[Request, dict[str, Any]]], found: Audit) -> None:
-    load = slot_plan(parts, max(request.need_tokens for request, _ in pairs))
+def _run_alone(
+    parts: Parts, longest_tokens: int | None, pairs: Iterator[tuple[Request, dict[str, Any]]], found: Audit
+) -> None:
+    load = slot_plan(parts, longest_tokens)
     backend = parts.model.load(load, lambda: False)
     width = Width(load.rows, 1, fixed=True)
     tokenizer = parts.model.tokenizer

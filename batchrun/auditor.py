@@ -5,7 +5,7 @@ It runs nothing: it gives requests that are to run alone, and takes what they ca
 
 from dataclasses import replace
 
-from batchrun.core import Completion, Request, Result
+from batchrun.core import Completion, FinishReason, Request, Result
 from batchrun.verdicts import COMPARED, Audit, Decode, in_sample
 
 AT_ONCE = 16
@@ -49,5 +49,7 @@ class Auditor:
         result = self._running.pop(request)
         if alone.engine_failed:
             self.found.passed_over["the engine failed under it"] += 1
+        elif alone.finish_reason in (FinishReason.EXPIRED, FinishReason.CANCELLED):
+            self.found.passed_over["the run ended before it did"] += 1
         else:
             self.found.compare(result.id, result.index, result.output, alone, self._decode)

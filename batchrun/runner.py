@@ -109,11 +109,10 @@ class Runner:
         try:
             while self.turn():
                 pass
+            too_many, asked = self._too_many_failures, self._ends.stop.stopped or bool(self.summary.gave_up)
             cut_off = self._wind_down()
             self.summary.interrupted = cut_off or not self._finished
-            self.summary.too_many_failures = (
-                self.summary.interrupted and self._stopped() and not (self._ends.stop.stopped or self.summary.gave_up)
-            )
+            self.summary.too_many_failures = self.summary.interrupted and too_many and not asked
         except Interrupted:
             self.summary.interrupted = True
         finally:
@@ -131,8 +130,10 @@ class Runner:
 
     def _stopped(self) -> bool:
         """Whether no new job is to begin: by a signal, a rule, the clock, for heat, or because too many failed."""
-        if self._ends.stop.stopped or self.summary.gave_up:
-            return True
+        return self._ends.stop.stopped or bool(self.summary.gave_up) or self._too_many_failures
+
+    @property
+    def _too_many_failures(self) -> bool:
         return self._failures.reached(self.summary.failed, self.summary.statuses.total())
 
     @property

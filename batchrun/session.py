@@ -226,7 +226,7 @@ def _run_line(
             if settings.ray:
                 from batchrun.fleet import opening
 
-                return opening.run(parts, supplier, ends, seen.longest_tokens)
+                return opening.run(parts, settings, supplier, ends, seen.longest_tokens)
             auditor = settings.audit and Auditor(share(settings.audit), settings.seed, parts.model.tokenizer.decode)
             ends = replace(ends, pacer=paced(parts, sensors, started_by), auditor=auditor or None)
             return Runner(parts, supplier, ends, seen.longest_tokens).run()

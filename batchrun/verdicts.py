@@ -72,7 +72,7 @@ def in_sample(job_id: str, digest: str, share: float, seed: int) -> bool:
 def judged(output: Any, alone: Completion, decode: Decode) -> Verdict:
     """Compares a result's output with the same job's completion when it ran alone."""
     is_value = alone.request.job.schema is not None and alone.request.job.schema.is_json
-    if is_value and _parsed(alone.text) == output:
+    if is_value and _sorted(_parsed(alone.text)) == _sorted(output):
         return Verdict.IDENTICAL
     said = output if isinstance(output, str) and not (is_value and alone.text.startswith('"')) else _spelled(output)
     if said == alone.text:
@@ -119,6 +119,11 @@ def lines(found: Audit) -> list[str]:
 def _spelled(value: Any) -> str:
     """A value as it was decoded: compact, its keys in their order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _sorted(value: Any) -> str:
+    """Values are the same where this is: `true` is not 1."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _parsed(text: str) -> Any:

@@ -140,9 +140,6 @@ class SimulatedFleet:
         for device in self._stopped:
             device.orders = set()
 
-    def close(self) -> None:
-        pass
-
 
 @dataclass(frozen=True, slots=True)
 class Drive:
@@ -169,12 +166,12 @@ def drive(
 
 
 class PromptFleet:
-    """Workers that answer at once: what is left is the driver.  `fates`: what befalls a worker at its n-th message."""
+    """Workers that answer at once: what is left is the driver."""
 
     hopeless = ""
 
     def __init__(self, workers: int, wanted_jobs: int = 256, context: int = CONTEXT) -> None:
-        self._context, self._wanted_jobs = context, wanted_jobs
+        self._wanted_jobs = wanted_jobs
         self._events: list[Event] = [Joined(f"worker-{number}", context, wanted_jobs) for number in range(workers)]
         self.given: list[tuple[str, Order]] = []
         self.keeps_orders = False  # for tests that look at them
@@ -194,9 +191,6 @@ class PromptFleet:
 
     def stop(self, *, timed_out: bool) -> None:
         self._events += [Reported(f"worker-{number}", Report(ended=True)) for number in range(64)]
-
-    def close(self) -> None:
-        pass
 
 
 def answered(order: Order, status: Status = Status.OK) -> Result:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from heated import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchrun.core import CRASHED_TWICE, Status
+from batchrun.core import CRASHED_TWICE, Problem, Result, Status
 from batchrun.errors import ModelError
 from batchrun.fleet.driver import Event, Joined, Left, Reported
 from batchrun.fleet.orders import Likeness, Order, Report
@@ -46,12 +47,12 @@ class Workers:
         order = self.held[worker].pop(0)
         self.runs[order.job.id] += 1
         if order.job.id == "killer":
-            return self.die(worker, blame=True)
+            return self.die(worker, blame=True, why="killed")
         return Reported(worker, Report((answered(order),), wanted_jobs=self._wanted_jobs))
 
-    def die(self, worker: str, *, blame: bool) -> Event:
+    def die(self, worker: str, *, blame: bool, why: str = "died") -> Event:
         del self.held[worker]
-        return Left(worker, "died", blame=blame)
+        return Left(worker, why, blame=blame)
 
     def poll(self, wait_s: float) -> Sequence[Event]:
         if self._ended:
@@ -69,9 +70,6 @@ class Workers:
 
     def stop(self, *, timed_out: bool) -> None:
         self._ended = list(self.held)
-
-    def close(self) -> None:
-        pass
 
 
 def clock() -> float:
@@ -99,18 +97,37 @@ def by_turns(fleet: Workers) -> Sequence[Event]:
     if len(fleet.held) < 2:
         return [fleet.join()]
     busy = [worker for worker, held in fleet.held.items() if held]
-    return [fleet.answer(min(busy, key=lambda worker: sum(fleet.runs.values()) % len(busy)))] if busy else []
+    return [fleet.answer(busy[sum(fleet.runs.values()) % len(busy)])] if busy else []
 
 
 @settings(max_examples=60)
 @given(st.data())
 def test_every_job_has_one_result_whoever_comes_and_goes(data: st.DataObject) -> None:
-    fleet = Workers(at_random(data))
-    run = drive(fleet, RECORDS, clock)
+    run = drive(Workers(at_random(data)), RECORDS, clock)
     assert sorted(result.id for result in run.results) == sorted(record["id"] for record in RECORDS)
     for result in run.results:
         assert result.index == int(result.id) + 1
         assert result.status is Status.OK or result.errors[0].code == CRASHED_TWICE
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(0, len(RECORDS)))
+def test_only_the_one_to_blame_is_given_up(data: st.DataObject, place: int) -> None:
+    """Copies at the end, workers that come and go: nobody is blamed for having been beside it."""
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        event = at_random(data)(fleet)
+        return [Left(each.worker, each.why, blame=False) if by_chance(each) else each for each in event]
+
+    def by_chance(event: Event) -> bool:
+        return isinstance(event, Left) and event.why == "died"
+
+    records = [*RECORDS[:place], {"id": "killer", "prompt": "kill", "max_tokens": 8}, *RECORDS[place:]]
+    run = drive(Workers(fate), records, clock)
+    statuses = {result.id: result.status for result in run.results}
+    assert statuses.pop("killer") is Status.ERROR
+    assert set(statuses.values()) == {Status.OK}
+    assert len(run.results) == len(records)
 
 
 @settings(max_examples=60)
@@ -172,6 +189,40 @@ def test_a_copy_is_offered_once_and_whoever_is_slower_hears_of_it() -> None:
     assert fleet.runs == {record["id"]: 1 for record in records}
 
 
+def test_a_worker_whose_engine_fails_under_everything_costs_nobody_a_result() -> None:
+    sick = "worker-1"
+
+    def fate(fleet: Workers) -> Sequence[Event]:
+        event = by_turns(fleet)
+        return [
+            Reported(each.worker, replace(each.report, results=tuple(map(crashed, each.report.results))))
+            if isinstance(each, Reported) and each.worker == sick
+            else each
+            for each in event
+        ]
+
+    fleet = Workers(fate)
+    run = drive(fleet, RECORDS, clock)
+    assert {result.status for result in run.results} == {Status.OK}
+    assert sick not in fleet.held
+
+
+def crashed(result: Result) -> Result:
+    return replace(result, status=Status.ERROR, errors=(Problem(CRASHED_TWICE, "the engine died"),))
+
+
+def test_a_worker_that_ends_by_itself_is_let_go_and_its_jobs_run_elsewhere() -> None:
+    def fate(fleet: Workers) -> Sequence[Event]:
+        if fleet.joined == 2 and "worker-1" in fleet.held and len(fleet.runs) == 5:
+            del fleet.held["worker-1"]
+            return [Reported("worker-1", Report(ended=True, failure="out of memory"))]
+        return by_turns(fleet)
+
+    run = drive(Workers(fate), RECORDS, clock)
+    assert {result.status for result in run.results} == {Status.OK}
+    assert len(run.results) == len(RECORDS)
+
+
 def test_what_shares_a_beginning_stays_with_one_worker_while_there_is_other_work() -> None:
     records = [
         {"id": f"{page}-{question}", "prompt": f"{page}" * 200 + f" question {question}", "max_tokens": 8}
@@ -229,8 +280,6 @@ def test_what_is_held_of_the_input_is_bounded() -> None:
 
 
 def test_workers_that_hold_less_than_the_first_ones_are_let_go() -> None:
-    fleet = Workers(by_turns)
-
     def fate(fleet: Workers) -> Sequence[Event]:
         if fleet.joined == 1:
             fleet.join()

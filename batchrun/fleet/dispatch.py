@@ -6,7 +6,7 @@ Pure: joins, reports and deaths in, orders out.
 * Requests that share a beginning go to a worker that has computed it; a worker takes up a beginning of its own before
   one that another has, and helps out with those only where there is nothing else.
 * What a worker had when it died goes back to the front.  Each of these then runs alone, for any of them may be the one
-  to blame; one that brings down a second worker so is given up.
+  to blame; one that brings down a second worker so is given up.  One worker at a time is emptied for that.
 * Towards the end of the input a worker has no more than its part of what is left, by the results that it has brought,
   so that all end together.  When nothing waits any more, idle workers are offered second copies of what others still
   hold, each order once; the first result counts.  (Backup tasks are from MapReduce, Dean and Ghemawat, 2004.)
@@ -21,18 +21,23 @@ from batchrun.core import Request
 from batchrun.prefix import Planned, Prefix
 
 MOST_DEATHS = 2
+MOST_FAILURES = 8
 PREFIXES_KEPT = 4096
 REFILL = 4  # a worker gets more when this part of what it wants is missing: every message costs something
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A request under way.  `holders`: the workers that have it."""
+    """A request under way.
+
+    `holders`: the workers that have it; `deaths`: of workers that had it; `shunned`: one whose engine failed under it.
+    """
 
     number: int
     request: Request
     deaths: int = 0
     offered: bool = False
+    shunned: str = ""
     holders: list[str] = field(default_factory=list)
 
 
@@ -43,6 +48,7 @@ class _Worker:
     wanted: int
     least: int
     results: int = 0
+    failures: int = 0  # orders in a row under which its engine failed
     flights: dict[int, Flight] = field(default_factory=dict)  # in the order in which they were given
     alone: bool = False  # runs one that may have ended a worker
 
@@ -73,6 +79,7 @@ class Dispatch:
     # -- what happens
 
     def join(self, worker: str, wanted: int) -> None:
+        assert worker not in self._workers, "workers have names of their own"
         self._workers[worker] = _Worker(wanted, wanted)
 
     def wants(self, worker: str, jobs: int) -> None:
@@ -81,22 +88,44 @@ class Dispatch:
 
     def leave(self, worker: str, *, blame: bool) -> list[Request]:
         """A worker is gone; `blame`: one of its orders may be why.  Gives the requests that are given up."""
-        gone, given_up = self._workers.pop(worker, None), []
-        for flight in gone.flights.values() if gone else ():
+        gone, given_up = self._workers.pop(worker, _Worker(0, 0)), []
+        for flight in gone.flights.values():
             flight.holders.remove(worker)
             flight.deaths += blame
-            if flight.holders:
-                continue
-            if flight.deaths >= MOST_DEATHS:
+            flight.offered = False
+            if blame and len(gone.flights) == 1 and flight.deaths >= MOST_DEATHS:
                 given_up.append(self._open.pop(flight.number).request)
-            else:
+            elif not flight.holders:
                 (self._suspects if flight.deaths else self._back).append(flight)
+        for owners in self._owners.values():
+            owners.discard(worker)  # whoever comes in its place has computed nothing
         return given_up
 
-    def ended(self, worker: str, number: int) -> Request | None:
-        """A worker has a result.  Gives its request, or None if that has one already."""
+    def failed(self, worker: str, number: int) -> bool:
+        """A worker's engine failed under an order twice, which may be the worker's own doing.
+
+        Whether another is to try, alone.
+        """
+        here, flight = self._workers[worker], self._open.get(number)
+        here.failures += 1
+        if not flight or flight.deaths or len(self._workers) < 2:
+            return False
+        here.flights.pop(number, None)
+        flight.holders = [holder for holder in flight.holders if holder != worker]
+        flight.deaths, flight.shunned = 1, worker
+        if not flight.holders:
+            self._suspects.append(flight)
+        return True
+
+    def is_sick(self, worker: str) -> bool:
+        """Whether its engine fails under everything, while others could do the work."""
+        return self._workers[worker].failures >= MOST_FAILURES and len(self._workers) > 1
+
+    def ended(self, worker: str, number: int, *, well: bool) -> Request | None:
+        """A worker has a result.  Gives its request, or None if that has one already.  `well`: its engine held."""
         here = self._workers[worker]
         here.results += 1
+        here.failures = 0 if well else here.failures
         if here.flights.pop(number, None):
             here.alone = False
         flight = self._open.pop(number, None)
@@ -139,11 +168,12 @@ class Dispatch:
         """
         here = self._workers[worker]
         assert self.is_hungry(worker), "a worker is given orders when it wants some"
-        if self._suspects:
+        if (suspect := self._suspect_for(worker)) and (not here.flights or self._drains(worker, suspect)):
             if here.flights:
                 return [], []  # until it is idle
             here.alone = True
-            return [self._given(worker, self._suspects.popleft())], []
+            self._suspects.remove(suspect)
+            return [self._given(worker, suspect)], []
         flights = [self._given(worker, self._back.popleft()) for _ in range(min(here.missing, len(self._back)))]
         left = len(waiting) + sum(len(each.flights) for each in self._workers.values())
         most = max(here.least, self._part(here, left)) if last else here.wanted
@@ -156,6 +186,14 @@ class Dispatch:
         if last and not flights and not here.flights:
             flights = self._second_copies(worker)
         return flights, taken
+
+    def _suspect_for(self, worker: str) -> Flight | None:
+        """One that may run here: on whoever it failed it is not tried again while there are others."""
+        return next((each for each in self._suspects if each.shunned != worker or len(self._workers) < 2), None)
+
+    def _drains(self, worker: str, suspect: Flight) -> bool:
+        """Whether it is this worker that runs empty for a suspect; the others go on with their work."""
+        return worker == next(name for name in self._workers if name != suspect.shunned or len(self._workers) < 2)
 
     def _part(self, worker: _Worker, orders: int) -> int:
         """How many of so many orders it would do while the others do the rest."""

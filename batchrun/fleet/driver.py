@@ -81,8 +81,6 @@ class Fleet(Protocol):
         """All are to end what they run within the grace time."""
         ...
 
-    def close(self) -> None: ...
-
 
 class Driver:
     """One run over a fleet."""
@@ -102,7 +100,7 @@ class Driver:
             retries,
             share_answers=ends.share_answers,
         )
-        self._context = 0  # of the smallest slot of the workers that came first
+        self._context = 0  # of a slot of the first worker: what jobs have to fit into
         self._supply = supplier(self._outcomes, Room(self._fits, lambda: self._context))
         self._window = Window(self._plan)
         self._dispatch = Dispatch()
@@ -126,14 +124,13 @@ class Driver:
         try:
             while not self._stopped() and not self._finished:
                 self._turn()
+            too_many, asked = self._too_many_failures, self._ends.stop.stopped or bool(summary.gave_up)
             self._wind_down()
             summary.interrupted = self._cut_off or not self._finished
-            asked = self._ends.stop.stopped or bool(summary.gave_up)
-            summary.too_many_failures = summary.interrupted and self._stopped() and not asked
+            summary.too_many_failures = summary.interrupted and too_many and not asked
         finally:
             summary.wall_s = self._ends.clock() - began_s
             summary.blank_lines = self._supply.blank
-            self._fleet.close()
         return summary
 
     @property
@@ -141,8 +138,10 @@ class Driver:
         return self._supply.ended and not self._outcomes.errands
 
     def _stopped(self) -> bool:
-        if self._ends.stop.stopped or self.summary.gave_up:
-            return True
+        return self._ends.stop.stopped or bool(self.summary.gave_up) or self._too_many_failures
+
+    @property
+    def _too_many_failures(self) -> bool:
         return self._failures.reached(self.summary.failed, self.summary.statuses.total())
 
     def _turn(self) -> None:
@@ -153,7 +152,8 @@ class Driver:
             self._hand_out()
         for event in self._fleet.poll(0.0 if more else POLL_S):
             self._take(event)
-        if not self._dispatch.workers and (why := self._fleet.hopeless) and not self.summary.gave_up:
+        over = self._stopped() or self._finished
+        if not self._dispatch.workers and not over and (why := self._fleet.hopeless):
             raise ModelError(why)
 
     # -- jobs out
@@ -208,7 +208,8 @@ class Driver:
             self._hear(event.worker, event.report)
 
     def _admit(self, event: Joined) -> None:
-        """The first workers settle how long a job may be; one with shorter slots that comes later cannot help."""
+        """The first worker settles how long a job may be; one with shorter slots that comes later cannot help."""
+        assert event.context > 0, "a worker that joins has slots"
         if self._context and event.context < self._context:
             held = f"a slot there holds {event.context} tokens, and this run began with {self._context}"
             self._ends.watch.say(f"{event.worker}: refused: {held}")
@@ -220,6 +221,7 @@ class Driver:
 
     def _let_go(self, worker: str, why: str, *, blame: bool) -> None:
         self._lost.pop(worker, None)
+        self._bursts = {key: number for key, number in self._bursts.items() if key[0] != worker}
         if worker in self._dispatch.workers:
             self._ends.watch.say(f"{worker}: {why}; what it had runs elsewhere")
         for request in self._dispatch.leave(worker, blame=blame):
@@ -237,6 +239,10 @@ class Driver:
         for burst in report.bursts:
             self._note(worker, burst)
         self._dispatch.wants(worker, report.wanted_jobs)
+        if self._dispatch.is_sick(worker):
+            self._fleet.refuse(worker)
+            self._let_go(worker, "its engine fails under every job", blame=False)
+            return
         if report.ended and not self._ending:
             why = report.failure or report.gave_up or "ended"
             self._let_go(worker, why, blame=bool(report.failure))
@@ -244,7 +250,10 @@ class Driver:
                 self.summary.gave_up = report.gave_up
 
     def _accept(self, worker: str, result: Result) -> None:
-        request = self._dispatch.ended(worker, result.index)
+        failed = any(problem.code == CRASHED_TWICE for problem in result.errors)
+        if failed and self._dispatch.failed(worker, result.index):
+            return
+        request = self._dispatch.ended(worker, result.index, well=not failed)
         if request is None:
             return
         for other in self._dispatch.losers(result.index):

@@ -6,9 +6,11 @@ own words are kept off standard output, which is for results, and it reports to 
 
 import contextlib
 import io
+import itertools
 import logging
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -68,7 +70,8 @@ class RayFleet:
         self._wish, self._like, self._opening = wish, like, opening
         self._say, self._clock = say, clock
         self._places: list[_Place] = []
-        self._hosts: dict[str, int] = {}
+        self._given: dict[Any, _Place] = {}  # orders on their way
+        self._stopping = False
         self._looked_s = float("-inf")
         self._began_s: float | None = clock()  # None: there was a worker, or it was said that there is none
         self._quiet = contextlib.ExitStack()
@@ -90,9 +93,13 @@ class RayFleet:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         before = signal.getsignal(signal.SIGTERM)
         try:
-            self._ray.init(
-                address=self._wish.address, namespace="batchrun", log_to_driver=False, logging_level=logging.CRITICAL
-            )
+            with tempfile.TemporaryDirectory() as empty, contextlib.chdir(empty):  # workers look for modules in it
+                self._ray.init(
+                    address=self._wish.address,
+                    namespace="batchrun",
+                    log_to_driver=False,
+                    logging_level=logging.CRITICAL,
+                )
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(
@@ -111,11 +118,18 @@ class RayFleet:
         return f"no worker is left: {last.name}: {last.given_up}"
 
     def poll(self, wait_s: float) -> Sequence[Event]:
-        if self._clock() - self._looked_s >= LOOK_S:
+        """Raises ModelError where the cluster is gone."""
+        try:
+            return self._polled(wait_s)
+        except (self._ray.exceptions.RayError, ConnectionError, RuntimeError) as error:
+            raise ModelError(f"the cluster is gone: {_first_line(error)}") from error
+
+    def _polled(self, wait_s: float) -> Sequence[Event]:
+        if self._clock() - self._looked_s >= LOOK_S and not self._stopping:
             self._looked_s = self._clock()
             self._look_for_places()
             self._tell_of_waiting()
-        waited = {place.pending: place for place in self._places if place.pending is not None}
+        waited = self._given | {place.pending: place for place in self._places if place.pending is not None}
         if not waited:
             time.sleep(wait_s)
             return []
@@ -125,12 +139,14 @@ class RayFleet:
         return [event for answer in ready if (event := self._heard(waited[answer], answer))]
 
     def give(self, worker: str, orders: tuple[Order, ...], lost: tuple[int, ...]) -> None:
-        self._place(worker).actor.give.remote(orders, lost)  # a worker that died is heard of by what it was asked
+        place = self._place(worker)
+        self._given[place.actor.give.remote(orders, lost)] = place
 
     def refuse(self, worker: str) -> None:
-        self._give_up(self._place(worker), "refused")
+        self._give_up(self._place(worker), "refused: of no use to this run")
 
     def stop(self, *, timed_out: bool) -> None:
+        self._stopping = True
         for place in self._places:
             if place.joined:
                 place.actor.stop.remote(timed_out=timed_out)
@@ -138,10 +154,10 @@ class RayFleet:
                 self._give_up(place, "stopped")
 
     def close(self) -> None:
-        for place in self._places:
-            self._end(place)
-        self._ray.shutdown()
-        self._quiet.close()
+        with self._quiet, contextlib.suppress(self._ray.exceptions.RayError):
+            for place in self._places:
+                self._end(place)
+            self._ray.shutdown()
 
     # -- places
 
@@ -170,21 +186,24 @@ class RayFleet:
             self._began_s = None
         if self._began_s is not None and self._clock() - self._began_s > PATIENCE_S:
             self._began_s = None
-            self._say("no worker is ready yet; waiting for nodes of the cluster (Ctrl-C ends the run)")
+            wanted = ", ".join(f"{value:g} {name}" for name, value in self._wanted.items())
+            self._say(f"no worker is ready yet; waiting for nodes with {wanted} to spare (Ctrl-C ends the run)")
 
     def _nodes(self) -> list[dict[str, Any]]:
         """Nodes that live and have what a worker takes."""
-        wanted = self._wish.resources or {"num_cpus": 1}
         names = {"num_cpus": "CPU", "num_gpus": "GPU"}
-        return [
-            node
-            for node in self._all_nodes()
-            if node["Alive"] and all(node["Resources"].get(names.get(n, n), 0) >= v for n, v in wanted.items())
-        ]
+        wanted = {names.get(name, name): value for name, value in self._wanted.items()}
+        nodes = [node for node in self._all_nodes() if node["Alive"]]
+        return [n for n in nodes if all(n["Resources"].get(name, 0) >= value for name, value in wanted.items())]
+
+    @property
+    def _wanted(self) -> dict[str, float]:
+        return {"num_cpus": 1.0} | self._wish.resources
 
     def _named(self, host: str) -> str:
-        self._hosts[host] = number = self._hosts.get(host, 0) + 1
-        return host if number == 1 else f"{host}-{number}"
+        taken = {place.name for place in self._places}
+        names = (host if number == 1 else f"{host}-{number}" for number in itertools.count(1))
+        return next(name for name in names if name not in taken)
 
     def _start(self, place: _Place) -> None:
         place.starts += 1
@@ -204,6 +223,8 @@ class RayFleet:
     # -- answers
 
     def _heard(self, place: _Place, answer: Any) -> Event | None:
+        if self._given.pop(answer, None):
+            return self._took(place, answer)
         place.pending = None
         try:
             said = self._ray.get(answer)
@@ -213,9 +234,21 @@ class RayFleet:
             return self._reported(place, said)
         return self._opened(place, said)
 
+    def _took(self, place: _Place, answer: Any) -> Event | None:
+        """Orders arrived, or the worker choked on them; that it died is heard of by what it was asked."""
+        try:
+            self._ray.get(answer)
+        except self._ray.exceptions.RayActorError:
+            pass
+        except self._ray.exceptions.RayError as error:
+            return self._lost(place, error) if place.joined else None
+        return None
+
     def _reported(self, place: _Place, report: Report) -> Event:
         place.starts = place.starts if not report.results else 0
-        if report.ended:
+        if report.ended and report.failure and place.starts < MOST_STARTS:
+            self._end(place)
+        elif report.ended:
             self._give_up(place, report.failure or report.gave_up or "ended")
         else:
             place.pending = place.actor.collect.remote(COLLECT_S)
@@ -242,7 +275,9 @@ class RayFleet:
         joined, why = place.joined, _first_line(error)
         node_gone = self._went_with_its_node(place, error)
         self._end(place)
-        if not isinstance(error, self._ray.exceptions.RayActorError) or place.starts >= MOST_STARTS:
+        known = self._ray.exceptions
+        final = (known.RayTaskError, known.RuntimeEnvSetupError, known.ActorUnschedulableError)
+        if isinstance(error, final) or place.starts >= MOST_STARTS:
             place.given_up = why
         if place.given_up and not joined:
             self._say(f"{place.name}: refused: {place.given_up}")
@@ -250,7 +285,7 @@ class RayFleet:
         return Left(place.name, place.given_up or gone, blame=not node_gone) if joined else None
 
     def _went_with_its_node(self, place: _Place, error: Exception) -> bool:
-        """Where this is not known for sure, what it ran is tried again more carefully, and no harm is done."""
+        """Where this is not known for sure it is not so: what it ran is then tried again alone, which takes longer."""
         lives = any(node["NodeID"] == place.node and node["Alive"] for node in self._all_nodes())
         return (
             (place.node is not None and not lives)

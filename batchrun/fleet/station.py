@@ -254,8 +254,8 @@ class Station:
             self._loaded.set()
             summary = runner.run()
             self._outbox.end(gave_up=summary.gave_up)
-        except BatchrunError as error:
-            self._failure = str(error)
+        except Exception as error:  # noqa: BLE001  whatever it was, nobody else would hear of it
+            self._failure = str(error) if isinstance(error, BatchrunError) else f"{type(error).__name__}: {error}"
             self._outbox.end(failure=self._failure)
         finally:
             self._loaded.set()
