@@ -111,8 +111,11 @@ def run(folder: Path, cluster: RealCluster, *arguments: str, engine: str = "fake
     return ended(started(folder, cluster, *arguments, engine=engine, **variables))
 
 
-def write_jobs(folder: Path, count: int, tokens: int = 12) -> None:
-    jobs = ({"id": f"job-{n}", "prompt": f"Say {n}.", "max_tokens": tokens + n % 20, "meta": n} for n in range(count))
+def write_jobs(folder: Path, count: int, tokens: int = 12, schema: Any = None) -> None:
+    same = {"schema": schema}
+    jobs = (
+        {"id": f"job-{n}", "prompt": f"Say {n}.", "max_tokens": tokens + n % 20, "meta": n} | same for n in range(count)
+    )
     (folder / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
 
 
@@ -133,7 +136,8 @@ def when_some_are_done(folder: Path, least: int) -> None:
 
 
 def test_two_nodes_say_what_one_machine_says(tmp_path: Path, cluster: RealCluster) -> None:
-    write_jobs(tmp_path, 200)
+    long = {"type": "string", "minLength": 150, "maxLength": 150, "pattern": "^[a-z]*$"}
+    write_jobs(tmp_path, 200, tokens=160, schema=long)  # enough for a second node that joins a little later
     alone = subprocess.run(
         [*COMMAND, "run", "jobs.jsonl", "--engine", "fake", "-o", "alone.jsonl"],
         cwd=tmp_path,

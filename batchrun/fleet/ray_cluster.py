@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from batchrun.fleet.station import Station
 COLLECT_S = 1.0  # that a worker waits for something to report
 LOOK_S = 1.0  # between two looks at the nodes
 MOST_STARTS = 3  # of workers in one place that brought no result
+CONNECT_S = 10.0
 THREADS = 4  # of an actor: one waits to report while others take orders
 PATIENCE_S = 10.0  # until it is said that no worker is ready
 NOT_INSTALLED = "--ray needs Ray, which is not installed; run: pip install 'batchrun-llm[ray]'"
@@ -93,6 +95,7 @@ class RayFleet:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         before = signal.getsignal(signal.SIGTERM)
         try:
+            _reach(self._wish.address)
             with tempfile.TemporaryDirectory() as empty, contextlib.chdir(empty):  # workers look for modules in it
                 self._ray.init(
                     address=self._wish.address,
@@ -303,6 +306,13 @@ class _Unheard(io.StringIO):
 
     def write(self, text: str) -> int:
         return len(text)
+
+
+def _reach(address: str) -> None:
+    """Ray itself would wait for minutes where nobody listens.  Raises OSError."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), CONNECT_S).close()
 
 
 def _claims(resources: dict[str, float]) -> dict[str, Any]:
