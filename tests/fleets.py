@@ -15,7 +15,8 @@ from batchrun.assembly import Parts
 from batchrun.bench.ends import MemorySink, Unattended
 from batchrun.config import Settings
 from batchrun.core import FinishReason, Result, Status, Timing, Usage
-from batchrun.fleet.driver import Driver, Event, Fleet, Joined, Left, Reported
+from batchrun.fleet.driver import Driver
+from batchrun.fleet.events import Event, Fleet, Joined, Left, Reported
 from batchrun.fleet.orders import Order, Report
 from batchrun.fleet.station import Inbox, Outbox
 from batchrun.governor import Bounds, HeatGovernor

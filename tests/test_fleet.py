@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from batchrun.core import CRASHED_TWICE, Problem, Result, Status
 from batchrun.errors import ModelError
-from batchrun.fleet.driver import Event, Joined, Left, Reported
+from batchrun.fleet.events import Event, Joined, Left, Reported
 from batchrun.fleet.orders import Likeness, Order, Report
 from batchrun.line import Line
 

@@ -54,7 +54,7 @@ HOMES = {
     },
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},
-    "ray": {"fleet/ray_cluster.py"},
+    "ray": {"fleet/ray_connection.py"},
     "tokenizers": {"backends/hf_tokenizer.py"},
     "psutil": {"machine.py", "launcher.py", "thermal/others.py", "thermal/own_time.py"},
     "huggingface_hub": {"catalogue/found.py", "catalogue/pull.py", "models.py"},

@@ -21,6 +21,7 @@ TIME = "takes minutes: it measures"
 NOT_RUN_HERE = {
     r"batchrun models pull .*": "needs the network",
     r"batchrun models convert FOLDER .*": "needs a folder of safetensors",
+    r"batchrun run .*--ray .*": "needs a cluster; test_ray.py has one",
     r"batchrun (bench|tune|calibrate) .*": TIME,
     r"batchrun check .* --estimate": "needs what calibrate measured",
     r"batchrun (run|check) --(?!help)[a-z-]+": "speaks of a flag, for any jobs",

@@ -2,5 +2,5 @@
 
     Intake -> Window -> Dispatch -> (orders) -> Station: a Runner on its own machine -> (reports) -> Outcomes -> sink
 
-Everything here but `ray_cluster.py` knows nothing of Ray: a fleet is whoever takes orders and gives reports.
+Only `ray_cluster.py` and `ray_connection.py` know Ray: to all others a fleet is whoever takes orders and gives reports.
 """

@@ -6,14 +6,14 @@ The counterpart of `runner.py`: there one worker steps, here many report.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 from batchrun.assembly import Parts
 from batchrun.conditions import Conditions
 from batchrun.core import CRASHED_TWICE, Job, Problem, Request, Result, Status
 from batchrun.errors import ModelError
 from batchrun.fleet.dispatch import Dispatch
+from batchrun.fleet.events import Event, Fleet, Joined, Left, Reported
 from batchrun.fleet.orders import Order, Report, order
 from batchrun.outcomes import Outcomes
 from batchrun.prefix import Planned
@@ -30,56 +30,6 @@ POLL_S = 0.1  # between two looks at the signals
 READ_JOBS = 256  # between two looks at the workers
 MOST_WINDOW_JOBS = 8192
 LATE_S = 5.0  # after the grace time, for last reports to arrive
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A worker is ready.  `context`: tokens that a slot of it holds; `wanted_jobs`: orders that it should have."""
-
-    worker: str
-    context: int
-    wanted_jobs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    worker: str
-    report: Report
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A worker is gone.  `blame`: what it ran may be why; not so where its machine went away."""
-
-    worker: str
-    why: str
-    blame: bool
-
-
-Event = Joined | Reported | Left
-
-
-class Fleet(Protocol):
-    """Workers, however they are reached.  Those that cannot join are told of by the fleet itself."""
-
-    @property
-    def hopeless(self) -> str:
-        """Why no worker is there and none will come; empty while there is hope."""
-        ...
-
-    def poll(self, wait_s: float) -> Sequence[Event]:
-        """What happened; waits so long for something."""
-        ...
-
-    def give(self, worker: str, orders: tuple[Order, ...], lost: tuple[int, ...]) -> None: ...
-
-    def refuse(self, worker: str) -> None:
-        """Lets a worker go that joined and is not wanted."""
-        ...
-
-    def stop(self, *, timed_out: bool) -> None:
-        """All are to end what they run within the grace time."""
-        ...
 
 
 class Driver:

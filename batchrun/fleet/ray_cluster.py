@@ -1,34 +1,26 @@
-"""A fleet on Ray: stations as actors on the nodes of a cluster that runs already.  The only file that knows Ray.
+"""A fleet on Ray: stations as actors on the nodes of a cluster that runs already.
 
-Ray starts processes, finds nodes, carries messages and notices deaths; what is sent where is decided elsewhere.  Its
-own words are kept off standard output, which is for results, and it reports to nobody.
+Ray starts processes, finds nodes, carries messages and notices deaths; what is sent where is decided elsewhere.
 """
 
 import contextlib
-import io
 import itertools
-import logging
-import os
-import signal
-import socket
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from batchrun.errors import ModelError, UsageError
-from batchrun.fleet.driver import Event, Joined, Left, Reported
+from batchrun.fleet.events import Event, Joined, Left, Reported
 from batchrun.fleet.orders import Likeness, Opening, Order, Report
+from batchrun.fleet.ray_connection import connected
 from batchrun.fleet.station import Station
 
 COLLECT_S = 1.0  # that a worker waits for something to report
 LOOK_S = 1.0  # between two looks at the nodes
 MOST_STARTS = 3  # of workers in one place that brought no result
-CONNECT_S = 10.0
 THREADS = 4  # of an actor: one waits to report while others take orders
 PATIENCE_S = 10.0  # until it is said that no worker is ready
-NOT_INSTALLED = "--ray needs Ray, which is not installed; run: pip install 'batchrun-llm[ray]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +54,9 @@ class RayFleet:
     def __init__(
         self, wish: Wish, like: Likeness, opening: Opening, say: Callable[[str], None], clock: Callable[[], float]
     ) -> None:
-        try:
-            import ray
-            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-        except ImportError as error:
-            raise UsageError(NOT_INSTALLED) from error
-        self._ray = ray
-        self._on_node = NodeAffinitySchedulingStrategy
+        self._connection = connected(wish.address)
+        self._ray = ray = self._connection.ray
+        self._on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
         self._wish, self._like, self._opening = wish, like, opening
         self._say, self._clock = say, clock
         self._places: list[_Place] = []
@@ -76,13 +64,6 @@ class RayFleet:
         self._stopping = False
         self._looked_s = float("-inf")
         self._began_s: float | None = clock()  # None: there was a worker, or it was said that there is none
-        self._quiet = contextlib.ExitStack()
-        self._quiet.enter_context(contextlib.redirect_stdout(_Unheard()))
-        try:
-            self._connect()
-        except BaseException:
-            self._quiet.close()
-            raise
         self._actor = ray.remote(Station)
         self._claims = {"max_concurrency": THREADS, "max_restarts": 0} | _claims(wish.resources)
         try:
@@ -90,26 +71,6 @@ class RayFleet:
         except ValueError as error:
             self.close()
             raise UsageError(f"--worker-resources: {error}") from error
-
-    def _connect(self) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            _reach(self._wish.address)
-            with tempfile.TemporaryDirectory() as empty, contextlib.chdir(empty):  # workers look for modules in it
-                self._ray.init(
-                    address=self._wish.address,
-                    namespace="batchrun",
-                    log_to_driver=False,
-                    logging_level=logging.CRITICAL,
-                )
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ModelError(
-                f"--ray {self._wish.address}: no cluster could be reached ({reason}); start one with: ray start --head"
-            ) from error
-        finally:
-            signal.signal(signal.SIGTERM, before)  # Ray takes it; how a run ends is not Ray's affair
 
     # -- as a fleet
 
@@ -157,10 +118,9 @@ class RayFleet:
                 self._give_up(place, "stopped")
 
     def close(self) -> None:
-        with self._quiet, contextlib.suppress(self._ray.exceptions.RayError):
+        with contextlib.closing(self._connection), contextlib.suppress(self._ray.exceptions.RayError):
             for place in self._places:
                 self._end(place)
-            self._ray.shutdown()
 
     # -- places
 
@@ -297,22 +257,8 @@ class RayFleet:
         )
 
     def _all_nodes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._ray.nodes()  # type: ignore[no-untyped-call]
+        found: list[dict[str, Any]] = self._ray.nodes()
         return found
-
-
-class _Unheard(io.StringIO):
-    """Takes what a library prints, and keeps none of it."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-
-def _reach(address: str) -> None:
-    """Ray itself would wait for minutes where nobody listens.  Raises OSError."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdecimal():
-        socket.create_connection((host, int(port)), CONNECT_S).close()
 
 
 def _claims(resources: dict[str, float]) -> dict[str, Any]:
