@@ -11,13 +11,14 @@ from batchrun import verdicts
 from batchrun.assembly import Parts, job_reader, layout, open_parts, preview, slot_plan
 from batchrun.blocks import file_blocks
 from batchrun.config import Settings
-from batchrun.core import Completion, Job, Request
+from batchrun.core import Job, Request
 from batchrun.cost import Cost
 from batchrun.engine import Engine
 from batchrun.errors import InputError, JobError, UsageError
 from batchrun.forms import share
 from batchrun.inputs import Inputs, inputs
 from batchrun.lines import LineReader
+from batchrun.other_ways import completed, verdict_of
 from batchrun.prompts import PARTS
 from batchrun.result_lines import record_of
 from batchrun.source import all_lines
@@ -129,8 +130,7 @@ def _run_alone(
 ) -> None:
     load = slot_plan(parts, longest_tokens)
     backend = parts.model.load(load, lambda: False)
-    width = Width(load.rows, 1, fixed=True)
-    tokenizer = parts.model.tokenizer
+    width, tokenizer = Width(load.rows, 1, fixed=True), parts.model.tokenizer
     try:
         engine = Engine(
             backend, tokenizer, parts.guide, Cost(), time.monotonic, width=width, share_prefixes=False, look_ahead=False
@@ -139,17 +139,11 @@ def _run_alone(
             if not engine.fits(request):
                 found.passed_over["it fits into no slot here"] += 1
                 continue
-            alone = _completion(engine, request)
-            found.compare(record["id"], record["index"], record["output"], alone, tokenizer.decode)
+            alone = completed(engine, request)
+            verdict = verdict_of(engine, record["output"], alone, tokenizer.decode)
+            found.count(verdict, record["id"], record["index"], record["output"], alone)
     finally:
         backend.close()
-
-
-def _completion(engine: Engine, request: Request) -> Completion:
-    engine.submit([request])
-    while True:
-        for completion in engine.step():
-            return completion
 
 
 def jobs_beside(results: Path) -> str | None:

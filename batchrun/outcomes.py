@@ -160,7 +160,7 @@ class Outcomes:
             return Settled(result, stands=False)
         self.errands.remove(request)
         if self._auditor and not errand.whole and not errand.document:
-            self._auditor.saw(request, result)
+            self._auditor.saw(completion, result)
         self._deliver(errand, result)
         return Settled(result)
 

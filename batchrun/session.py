@@ -227,7 +227,7 @@ def _run_line(
                 from batchrun.fleet import opening
 
                 return opening.run(parts, settings, supplier, ends, seen.longest_tokens)
-            auditor = settings.audit and Auditor(share(settings.audit), settings.seed, parts.model.tokenizer.decode)
+            auditor = settings.audit and Auditor(share(settings.audit), settings.seed)
             ends = replace(ends, pacer=paced(parts, sensors, started_by), auditor=auditor or None)
             return Runner(parts, supplier, ends, seen.longest_tokens).run()
     finally:

@@ -53,9 +53,8 @@ class Audit:
     def different(self) -> int:
         return self.counts[Verdict.DIFFERENT]
 
-    def compare(self, job_id: str, index: int, output: Any, alone: Completion, decode: Decode) -> None:
+    def count(self, verdict: Verdict, job_id: str, index: int, output: Any, alone: Completion) -> None:
         """Counts a result in."""
-        verdict = judged(output, alone, decode)
         self.counts[verdict] += 1
         if verdict is not Verdict.IDENTICAL:
             place = 0 if verdict is Verdict.DIFFERENT else len(self.rows)
@@ -69,17 +68,54 @@ def in_sample(job_id: str, digest: str, share: float, seed: int) -> bool:
     return int.from_bytes(drawn) < share * 2**64
 
 
+def same_way(batch: Completion, alone: Completion) -> Verdict:
+    """Compares two completions of one job by their tokens."""
+    if batch.text == alone.text:
+        return Verdict.IDENTICAL
+    ways = (batch, alone), (alone, batch)
+    place = next(
+        (at for at, (one, other) in enumerate(zip(batch.tokens, alone.tokens, strict=False)) if one != other),
+        min(len(batch.tokens), len(alone.tokens)),
+    )
+    near = any(
+        tie.place == place and (tie.second is None or tie.second in other.tokens[place : place + 1] or ended)
+        for one, other in ways
+        for tie in one.near_ties
+        for ended in [place >= min(len(one.tokens), len(other.tokens))]
+    )
+    return Verdict.NEAR_TIE if near else Verdict.DIFFERENT
+
+
 def judged(output: Any, alone: Completion, decode: Decode) -> Verdict:
     """Compares a result's output with the same job's completion when it ran alone."""
-    is_value = alone.request.job.schema is not None and alone.request.job.schema.is_json
-    if is_value and _sorted(_parsed(alone.text)) == _sorted(output):
-        return Verdict.IDENTICAL
-    said = output if isinstance(output, str) and not (is_value and alone.text.startswith('"')) else _spelled(output)
+    said = said_of(output, alone)
     if said == alone.text:
         return Verdict.IDENTICAL
     place = _token_at(alone.tokens, _common_characters(said, alone.text), decode)
     near = any(tie.place in (place - 1, place) and _parts_there(said, alone, tie, decode) for tie in alone.near_ties)
     return Verdict.NEAR_TIE if near else Verdict.DIFFERENT
+
+
+def said_of(output: Any, alone: Completion) -> str:
+    """A result's output as it was decoded; the text of `alone` where that is the same value."""
+    is_value = alone.request.job.schema is not None and alone.request.job.schema.is_json
+    if is_value and _sorted(_parsed(alone.text)) == _sorted(output):
+        return alone.text
+    return output if isinstance(output, str) and not (is_value and alone.text.startswith('"')) else _spelled(output)
+
+
+def other_spellings(output: Any, alone: Completion, decode: Decode) -> list[NearTie]:
+    """Near-ties between two ways to spell the same text, before the place where the answers part; the last ones first.
+
+    What follows on the other spelling can be another answer, and only a run tells.
+    """
+    said, found = said_of(output, alone), []
+    for tie in alone.near_ties:
+        if tie.second is not None:
+            other = decode([*alone.tokens[: tie.place], tie.second]).decode(errors="ignore")
+            if said.startswith(other) and alone.text.startswith(other):
+                found.append(tie)
+    return found[::-1]
 
 
 def _parts_there(said: str, alone: Completion, tie: NearTie, decode: Decode) -> bool:

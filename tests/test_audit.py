@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shell import batchrun, records
 
 from batchrun.core import Completion, FinishReason, Job, NearTie, Request, Sampling, Timing, Usage
-from batchrun.verdicts import Verdict, in_sample, judged
+from batchrun.verdicts import Verdict, in_sample, judged, same_way
 
 
 def write(folder: Path, count: int = 40) -> None:
@@ -54,11 +54,12 @@ def test_the_real_model_says_alone_what_it_said_in_the_batch(tmp_path: Path) -> 
         for n, text in enumerate(texts)
     ]
     (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
-    assert batchrun(tmp_path, "run", "jobs.jsonl", "--parallel", "4", engine="auto").status == 0
-    status, found = audited(tmp_path, "--share", "1", engine="auto")
+    one = ("--threads", "1")  # others may be at work on this machine
+    assert batchrun(tmp_path, "run", "jobs.jsonl", "--parallel", "4", *one, engine="auto").status == 0
+    status, found = audited(tmp_path, "--share", "1", *one, engine="auto")
     assert (status, found["audited"], found["different"]) == (0, 4, 0)
     mixed_up(tmp_path, "0", "2")
-    status, found = audited(tmp_path, "--share", "1", engine="auto")
+    status, found = audited(tmp_path, "--share", "1", *one, engine="auto")
     assert (status, found["different"]) == (3, 2)
 
 
@@ -128,6 +129,17 @@ def test_answers_that_part_at_a_near_tie_are_told_from_others(text: str, data: s
     assert judged(said, near, TOKENIZER.decode) is Verdict.NEAR_TIE
     assert judged(said, other, TOKENIZER.decode) is Verdict.DIFFERENT
     assert judged(said, alone(text, ()), TOKENIZER.decode) is Verdict.DIFFERENT
+
+
+@given(st.text(alphabet="abcdefgh", min_size=2, max_size=12), st.data())
+def test_while_a_run_goes_on_its_tokens_tell(text: str, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(text) - 1))
+    said = text[:place] + text[place].upper() + text[place + 1 :]
+    tie, elsewhere = NearTie(place, 0.1, ord(said[place])), NearTie(place, 0.1, ord("x"))
+    assert same_way(alone(text, ()), alone(text, ())) is Verdict.IDENTICAL
+    assert same_way(alone(said, ()), alone(text, (tie,))) is Verdict.NEAR_TIE
+    assert same_way(alone(text, (tie,)), alone(said, ())) is Verdict.NEAR_TIE
+    assert same_way(alone(said, ()), alone(text, (elsewhere,))) is Verdict.DIFFERENT
 
 
 def alone(text: str, near_ties: tuple[NearTie, ...]) -> Completion:
