@@ -1,21 +1,27 @@
 """The driver of a fleet: whoever joins, dies and is slow, every job gets one result, and nothing is run in vain."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import heated
+import psutil
 import pytest
-from fleets import CONTEXT, Kind, PromptFleet, SimulatedFleet, answered, drive
+from fleets import CONTEXT, Kind, PromptFleet, SimulatedFleet, answered, drive, work_of
 from heated import documents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchrun.bench.ends import MemorySink
 from batchrun.core import CRASHED_TWICE, Problem, Result, Status
 from batchrun.errors import ModelError
 from batchrun.fleet.events import Event, Joined, Left, Reported
 from batchrun.fleet.orders import Likeness, Order, Report
+from batchrun.journal import Journal
 from batchrun.line import Line
 
 RECORDS = [{"id": str(number), "prompt": f"job {number}", "max_tokens": 8} for number in range(40)]
@@ -317,3 +323,59 @@ def test_unlike_devices_are_all_kept_busy() -> None:
     work_s = sum(device.plant.done_s * kind.speed for device, kind in zip(fleet.devices.values(), kinds, strict=True))
     could_s = fleet.done_s * sum(kind.speed for kind in kinds)
     assert work_s > 0.8 * could_s  # the end weighs much in so short a run
+
+
+KINDS = ("desktop", "laptop", "phone", "nominal")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2, 4, 8, 16, 32])
+def test_ten_thousand_jobs_come_near_to_the_ideal(workers: int) -> None:
+    """Ideal is what the same devices do, each alone, in the time of the run."""
+    speeds = [1.0 + 3.0 * (number * 7 % workers) / max(1, workers - 1) for number in range(workers)]
+    kinds = [Kind(KINDS[(n // 4 + n) % 4], n + 1, speed) for n, speed in enumerate(speeds)]
+    fleet = SimulatedFleet(kinds)
+    run = drive(fleet, documents(10_000, 60, 24), fleet.clock)
+    assert sorted(int(result.id) for result in run.results) == list(range(10_000))
+    ideal = 0.0
+    for kind in kinds:
+        jobs = documents(9_000 if workers > 1 else 11_000, 60, 24)
+        alone = heated.run(jobs, kind.preset, kind.seed, work=work_of(kind), seconds=fleet.done_s)
+        ideal += len(alone.results) / alone.plant.time_s * fleet.done_s
+    fastest = f"device-{speeds.index(max(speeds))}"
+    bursts_s = [burst.seconds["wall"] for burst in run.sink.bursts if burst.node == fastest]
+    tail_s, burst_s = fleet.done_s - fleet.last_given_s, sum(bursts_s) / len(bursts_s)
+    print(f"\n{workers} workers: {10_000 / ideal:.3f} of ideal in {fleet.done_s:.0f} s, tail {tail_s:.1f} s,", end=" ")
+    print(f"a burst of the fastest {burst_s:.1f} s")
+    assert 10_000 / ideal >= 0.93
+    assert tail_s < 2 * burst_s
+
+
+@pytest.mark.slow
+def test_a_million_jobs_go_through_the_driver(tmp_path: Path) -> None:
+    class Lines:
+        total, blank, ended, number = None, 0, False, 0
+
+        def next(self, wait_s: float) -> Line | None:
+            self.number += 1
+            self.ended = self.number > 1_000_000
+            job = {"id": str(self.number), "prompt": f"job {self.number} of many, with a text of its own"}
+            return None if self.ended else Line(self.number, json.dumps(job).encode())
+
+    class Sink(MemorySink):
+        journal = Journal(tmp_path / "results.jsonl", fresh=False, force=False, stopped=lambda: False)
+
+        def claim(self, job_id: str, digest: str, index: int = 0) -> Status | None:
+            return self.journal.claim(job_id, digest, index)
+
+        def append(self, entry: Any) -> None:
+            if isinstance(entry, Result):
+                self.journal.append(entry)
+
+    process = psutil.Process()
+    before, began_s = process.memory_info().rss, time.monotonic()
+    run = drive(PromptFleet(16, wanted_jobs=512), [], time.monotonic, sink=Sink(), source=Lines())
+    grown_mib = (process.memory_info().rss - before) / 2**20
+    print(f"\n{run.summary.statuses.total() / (time.monotonic() - began_s):.0f} jobs/s, {grown_mib:.0f} MiB more")
+    assert run.summary.statuses.total() == 1_000_000
+    assert grown_mib < 200
