@@ -60,7 +60,8 @@ def _timeline(drawn: Timeline, jobs: int, of: int) -> Chart:
     ]
     figure = _figure(bars, "seconds since the start", "slot")
     figure.update_layout(barmode="overlay", bargap=0.25)
-    figure.update_yaxes(type="category", categoryorder="array", categoryarray=list(reversed(drawn.lanes)))
+    lanes = list(reversed(drawn.lanes))
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=lanes, automargin=True)
     every = max(1, -(-len(drawn.borders) // BORDERS_DRAWN))
     for at, number in drawn.borders[::every]:
         figure.add_vline(x=round(at, 3), line={"width": 1, "dash": "dot", "color": "rgba(128,128,128,0.8)"})
@@ -73,10 +74,11 @@ def _timeline(drawn: Timeline, jobs: int, of: int) -> Chart:
 
 
 def _throughput(bursts: Sequence[Record]) -> Chart:
-    lines = [
-        go.Scatter(name="validated results/min", x=_when(bursts), y=[b.get("validated_per_min") for b in bursts]),
-        go.Scatter(name="tokens/s", x=_when(bursts), y=[b.get("tokens_per_s") for b in bursts], yaxis="y2"),
-    ]
+    lines = []
+    for node, own in _by_node(bursts):
+        results, tokens = [b.get("validated_per_min") for b in own], [b.get("tokens_per_s") for b in own]
+        lines.append(go.Scatter(name=f"validated results/min{node}", x=_when(own), y=results))
+        lines.append(go.Scatter(name=f"tokens/s{node}", x=_when(own), y=tokens, yaxis="y2"))
     figure = _figure(lines, "start of the burst, UTC", "results/min")
     figure.update_traces(mode="lines+markers" if len(bursts) <= MARKED_POINTS else "lines")
     figure.update_layout(yaxis2={"title": "tokens/s", "overlaying": "y", "side": "right", "rangemode": "tozero"})
@@ -85,10 +87,11 @@ def _throughput(bursts: Sequence[Record]) -> Chart:
 
 
 def _heat(bursts: Sequence[Record]) -> Chart:
-    lines = [
-        go.Scatter(name="hottest sensor, °C", x=_when(bursts), y=[_heat_of(burst) for burst in bursts]),
-        go.Scatter(name="speed against cool", x=_when(bursts), y=[_speed_of(burst) for burst in bursts], yaxis="y2"),
-    ]
+    lines = []
+    for node, own in _by_node(bursts):
+        heat, speed = [_heat_of(burst) for burst in own], [_speed_of(burst) for burst in own]
+        lines.append(go.Scatter(name=f"hottest sensor, °C{node}", x=_when(own), y=heat))
+        lines.append(go.Scatter(name=f"speed against cool{node}", x=_when(own), y=speed, yaxis="y2"))
     figure = _figure(lines, "start of the burst, UTC", "°C")
     figure.update_traces(mode="lines+markers" if len(bursts) <= MARKED_POINTS else "lines")
     figure.update_layout(yaxis2={"title": "speed ratio", "overlaying": "y", "side": "right", "rangemode": "tozero"})
@@ -128,6 +131,14 @@ def _figure(traces: Sequence[Any], x: str, y: str) -> go.Figure:
     figure.update_xaxes(title=x, gridcolor=GRID, zerolinecolor=GRID)
     figure.update_yaxes(title=y, gridcolor=GRID, zerolinecolor=GRID)
     return figure
+
+
+def _by_node(bursts: Sequence[Record]) -> list[tuple[str, list[Record]]]:
+    """The bursts of each machine, in the order in which they began, and what its lines are called; one is not named."""
+    found: dict[str, list[Record]] = {}
+    for burst in sorted(bursts, key=lambda burst: str(burst["started_at"])):
+        found.setdefault(_plain(str(burst.get("node") or "")), []).append(burst)
+    return [(f" {node}".rstrip(), own) for node, own in found.items()]
 
 
 def _when(bursts: Sequence[Record]) -> list[str]:
