@@ -74,12 +74,15 @@ def _timeline(drawn: Timeline, jobs: int, of: int) -> Chart:
 
 
 def _throughput(bursts: Sequence[Record]) -> Chart:
-    lines = []
-    for node, own in _by_node(bursts):
-        results, tokens = [b.get("validated_per_min") for b in own], [b.get("tokens_per_s") for b in own]
-        lines.append(go.Scatter(name=f"validated results/min{node}", x=_when(own), y=results))
-        lines.append(go.Scatter(name=f"tokens/s{node}", x=_when(own), y=tokens, yaxis="y2"))
-    figure = _figure(lines, "start of the burst, UTC", "results/min")
+    nodes = _by_node(bursts)
+    lines = [
+        go.Scatter(name=node or "validated results/min", x=_when(own), y=[b.get("validated_per_min") for b in own])
+        for node, own in nodes
+    ]
+    if len(nodes) == 1:  # of several, one line each is enough to look at
+        ((_, own),) = nodes
+        lines.append(go.Scatter(name="tokens/s", x=_when(own), y=[b.get("tokens_per_s") for b in own], yaxis="y2"))
+    figure = _figure(lines, "start of the burst, UTC", "validated results/min")
     figure.update_traces(mode="lines+markers" if len(bursts) <= MARKED_POINTS else "lines")
     figure.update_layout(yaxis2={"title": "tokens/s", "overlaying": "y", "side": "right", "rangemode": "tozero"})
     figure.update_yaxes(rangemode="tozero")
@@ -90,8 +93,8 @@ def _heat(bursts: Sequence[Record]) -> Chart:
     lines = []
     for node, own in _by_node(bursts):
         heat, speed = [_heat_of(burst) for burst in own], [_speed_of(burst) for burst in own]
-        lines.append(go.Scatter(name=f"hottest sensor, °C{node}", x=_when(own), y=heat))
-        lines.append(go.Scatter(name=f"speed against cool{node}", x=_when(own), y=speed, yaxis="y2"))
+        lines.append(go.Scatter(name=f"hottest sensor, °C {node}".strip(), x=_when(own), y=heat))
+        lines.append(go.Scatter(name=f"speed against cool {node}".strip(), x=_when(own), y=speed, yaxis="y2"))
     figure = _figure(lines, "start of the burst, UTC", "°C")
     figure.update_traces(mode="lines+markers" if len(bursts) <= MARKED_POINTS else "lines")
     figure.update_layout(yaxis2={"title": "speed ratio", "overlaying": "y", "side": "right", "rangemode": "tozero"})
@@ -134,11 +137,11 @@ def _figure(traces: Sequence[Any], x: str, y: str) -> go.Figure:
 
 
 def _by_node(bursts: Sequence[Record]) -> list[tuple[str, list[Record]]]:
-    """The bursts of each machine, in the order in which they began, and what its lines are called; one is not named."""
+    """The bursts of each machine, in the order in which they began, by its name; a run on one machine has none."""
     found: dict[str, list[Record]] = {}
     for burst in sorted(bursts, key=lambda burst: str(burst["started_at"])):
         found.setdefault(_plain(str(burst.get("node") or "")), []).append(burst)
-    return [(f" {node}".rstrip(), own) for node, own in found.items()]
+    return list(found.items())
 
 
 def _when(bursts: Sequence[Record]) -> list[str]:
