@@ -206,6 +206,15 @@ def test_the_other_engine_that_is_missing_matters_only_where_it_is_wanted(folder
     assert problem["fix"] == "pip install 'batchrun-llm[mlx]'"
 
 
+def test_the_mlx_engine_does_not_work_without_llama_cpp(folder: Path) -> None:
+    variables = without(folder, "llama_cpp")
+    found = problems(asked(folder, "doctor", "--json", "--engine", "mlx", **variables))
+    assert "pip install llama-cpp-python" in [problem["fix"] for problem in found if problem["stops_a_run"]]
+    run = asked(folder, "run", "jobs.jsonl", "--engine", "mlx", **variables)
+    assert run.status == 5
+    assert run.err.endswith("llama.cpp engine is not installed; run: pip install llama-cpp-python\n")
+
+
 def test_settings_that_no_run_could_be_made_from(folder: Path, known_builds: None) -> None:
     (problem,) = problems(here(folder, "doctor", "--json", BATCHRUN_PARALEL="2", engine=""))
     assert problem["fix"] == "unset BATCHRUN_PARALEL"
@@ -290,7 +299,7 @@ def test_an_engine_built_for_another_processor_should_be_built_again(monkeypatch
     assert found["llama.cpp"].what.endswith("cannot be loaded: ends by SIGILL as it is loaded")
     assert found["llama.cpp"].fix.startswith("pip install --force-reinstall")
     assert [found[name].stops for name in ("llama.cpp", "MLX")] == [True, False]
-    assert [problem.stops for problem in engines("mlx").problems] == [False, True]
+    assert [problem.stops for problem in engines("mlx").problems] == [True, True], "MLX reads GGUF files with llama.cpp"
 
 
 def test_a_library_that_cannot_be_asked_is_an_error_and_not_the_end() -> None:
