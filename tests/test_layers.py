@@ -51,6 +51,7 @@ HOMES = {
         "report/table.py",
         "swarm/cards.py",
         "swarm/command.py",
+        "terminal_table.py",
     },
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},

@@ -1,19 +1,16 @@
 """Models on the terminal and as JSON, with nothing in them that a terminal would obey."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from batchrun.catalogue.card import Card
 from batchrun.catalogue.found import Found
 from batchrun.printable import printable
-
-WIDE = 10_000  # columns of an output that is no terminal: no name is broken there
+from batchrun.terminal_table import print_table
 
 
 def list_json(found: Sequence[Found]) -> list[dict[str, Any]]:
@@ -31,7 +28,7 @@ def show_list(found: Sequence[Found]) -> None:
         table.add_column(title, justify="right" if title == "size" else "left", overflow="fold")
     for each in found:
         table.add_row(*map(_text, (each.name, each.kind, _size(each.size_bytes), each.place)))
-    _print(table)
+    print_table(table)
 
 
 def show_card(card: Card) -> None:
@@ -40,7 +37,7 @@ def show_card(card: Card) -> None:
     table.add_column(overflow="fold")
     for title, value in _rows(card):
         table.add_row(title, _text(value))
-    _print(table)
+    print_table(table)
 
 
 def _rows(card: Card) -> Iterable[tuple[str, str]]:
@@ -64,11 +61,3 @@ def _size(size: int) -> str:
 
 def _text(value: str) -> Text:
     return Text(printable(value))
-
-
-def _print(table: RenderableType) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-    with console.capture() as shown:
-        console.print(table)
-    for line in shown.get().splitlines():
-        print(line.rstrip())
