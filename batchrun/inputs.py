@@ -1,6 +1,7 @@
 """What a command reads: job files, streams, tables, documents; what their lines may name; how long their jobs are."""
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -155,5 +156,6 @@ def _input(name: str) -> Input:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{name}: {reason}; expected a file of job lines, or - for standard input") from error
     if stat.S_ISDIR(mode):
-        raise InputError(f"{name} is a folder; expected a file of job lines, or --documents {name} for its files")
+        instead = f"--documents {shlex.quote(name)}"
+        raise InputError(f"{name} is a folder; expected a file of job lines, or {instead} for its files")
     return Input(name, path, is_file=stat.S_ISREG(mode))

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import shlex
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -154,7 +155,7 @@ def _from_hub(name: str) -> Path:
 
 
 def _not_here(name: str, why: str = "is not in the local cache; fetch it once") -> ModelError:
-    return ModelError(f"model {name} {why}: batchrun models pull {name}")
+    return ModelError(f"model {name} {why}: batchrun models pull {shlex.quote(name)}")
 
 
 def missing_shard(folder: Path) -> str | None:

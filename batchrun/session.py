@@ -212,7 +212,8 @@ def _run_line(
         seen = preview(source, parts, lambda: stop.stopped)
         many = (seen.lines or 0) >= WORTH_TUNING and settings.engine != "fake" and not source.documents
         if many and not parts.profiled and not told_once(original_identity(settings)):
-            say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
+            command = shlex.join(["batchrun", "tune", source.inputs[0].name])
+            say(f"`{command}` may make runs of this model faster on this machine (said once)")
         title = f"{source.shown} -> {where.shown}"
         with talk.watch(selection.expected(seen.lines), title, to_stdout=where.to_stdout) as watch:
             ends = Ends(sinks.sink, stats, stop, watch, time.monotonic, sinks.pieces)

@@ -27,6 +27,7 @@ from batchrun.errors import ModelError
 from batchrun.models import locate
 
 JOB = {"id": "one", "prompt": "say one", "max_tokens": 4}
+COULD_BE_FASTER = ("MLX has no OpenBLAS", "MLX, the fast engine", "llama.cpp was built without", "an NVIDIA card is")
 PARTS = ["engines", "machine", "folders", "sensors", "settings", "model", "plan", "trial"]
 
 
@@ -61,11 +62,11 @@ def asked(folder: Path, *arguments: str, before: str = "", **variables: str) -> 
 
 
 def problems(run: Ran) -> list[dict[str, Any]]:
-    """What `doctor --json` found; its exit status must say the same."""
+    """What `doctor --json` found, less how this very machine could be faster; its exit status must say the same."""
     found = json.loads(run.out)
     assert run.status == (0 if found["can_run"] else 1)
     assert found["can_run"] != any(problem["stops_a_run"] for problem in found["problems"])
-    return list(found["problems"])
+    return [problem for problem in found["problems"] if not problem["what"].startswith(COULD_BE_FASTER)]
 
 
 def without(folder: Path, *modules: str) -> dict[str, str]:
@@ -138,6 +139,8 @@ def test_a_model_that_is_not_where_a_variable_says(folder: Path, known_builds: N
 
 def test_too_little_memory(folder: Path) -> None:
     limited = "ulimit -v 700000; "
+    if subprocess.run(["bash", "-c", limited], capture_output=True, check=False).returncode:
+        pytest.skip("this system limits no process's memory")
     run = asked(folder, "doctor", "--json", before=limited)
     (problem,) = problems(run)
     assert problem["what"].startswith("one row of 256 tokens needs 6")
@@ -328,6 +331,8 @@ def test_a_model_of_the_hub_that_is_not_here_is_to_be_pulled(folder: Path, known
     (problem,) = problems(here(folder, "doctor", "--json", "--model", "hf:owner/name/file.gguf", engine="auto"))
     assert problem["what"] == "model hf:owner/name/file.gguf is not in the local cache (--model)"
     assert problem["fix"] == "batchrun models pull hf:owner/name/file.gguf"
+    (problem,) = problems(here(folder, "doctor", "--json", "--model", "hf:owner/name/a file.gguf", engine="auto"))
+    assert problem["fix"] == "batchrun models pull 'hf:owner/name/a file.gguf'"
 
 
 def test_a_licence_that_only_the_model_card_says(folder: Path, known_builds: None) -> None:
@@ -349,6 +354,7 @@ def test_what_llama_cpp_says_of_its_build_is_read_by_device() -> None:
 def test_a_build_without_what_the_machine_has_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     build = Build({"built": {"CPU": ["AVX2"]}, "gpu": False, "device": "cpu", "blas": "OpenBLAS"})
     monkeypatch.setattr("batchrun.doctor.engines.build_of", lambda _engine: build)
+    monkeypatch.setattr("batchrun.doctor.engines.installed", lambda _package: "1.0")
     monkeypatch.setattr("batchrun.doctor.engines.processor_features", lambda: ["AVX2", "AVX512"])
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     without_simd, without_gpu = engines("auto").problems
@@ -361,6 +367,7 @@ def test_a_build_without_what_the_machine_has_is_a_warning(monkeypatch: pytest.M
 
 def test_an_engine_built_for_another_processor_should_be_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batchrun.doctor.engines.build_of", lambda _: Build({}, "ends by SIGILL as it is loaded"))
+    monkeypatch.setattr("batchrun.doctor.engines.installed", lambda _package: "1.0")
     found = {problem.what.split()[2]: problem for problem in engines("auto").problems}
     assert found["llama.cpp"].what.endswith("cannot be loaded: ends by SIGILL as it is loaded")
     assert found["llama.cpp"].fix.startswith("pip install --force-reinstall")
