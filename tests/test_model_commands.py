@@ -145,7 +145,7 @@ def test_the_embedded_model_says_what_it_is(tmp_path: Path) -> None:
         "8,192 tokens",
         "apache-2.0",
         r"PROMPT<|im_end|>\n",
-        "98 MB",
+        "98.4 MB",
     ):
         assert words in shown
 

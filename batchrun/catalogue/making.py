@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batchrun.backends.probe import probe
+from batchrun.byte_counts import file_size
 from batchrun.catalogue.card import json_object
 from batchrun.config import Settings
 from batchrun.engines import Weights, check_llama_cpp, not_loaded, opened
@@ -74,7 +75,7 @@ def convert(name: str, output: Path | None, *, say: Callable[[str], None]) -> Pa
     from batchrun.backends.mlx_model import MlxGguf
 
     assert isinstance(model, MlxGguf), "a file for MLX is a GGUF"
-    say(f"{original.name}: {model.card.weights_bytes / 1e6:.0f} MB of weights, for --engine mlx")
+    say(f"{original.name}: {file_size(model.card.weights_bytes)} of weights, for --engine mlx")
     try:
         return model.weights_folder()
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from batchrun.byte_counts import file_size
 from batchrun.catalogue.card import Card
 from batchrun.catalogue.found import Found
 from batchrun.printable import printable
@@ -27,7 +28,7 @@ def show_list(found: Sequence[Found]) -> None:
     for title in ("", "size", "where"):
         table.add_column(title, justify="right" if title == "size" else "left", overflow="fold")
     for each in found:
-        table.add_row(*map(_text, (each.name, each.kind, _size(each.size_bytes), each.place)))
+        table.add_row(*map(_text, (each.name, each.kind, file_size(each.size_bytes), each.place)))
     print_table(table)
 
 
@@ -46,17 +47,13 @@ def _rows(card: Card) -> Iterable[tuple[str, str]]:
     yield "file", str(card.path)
     yield "architecture", f"{card.architecture}, {card.parameters / 1e6:,.0f} million parameters, {card.kind}"
     yield "quantisation", f"{card.quantisation}, {card.bits_per_weight:.1f} bits a weight"
-    yield "size", _size(card.size_bytes)
+    yield "size", file_size(card.size_bytes)
     cache = card.cache_bytes_per_token / 1024
     yield "context", f"{card.context_tokens:,} tokens; the cache takes {cache:.1f} KiB a token in f16"
     yield "vocabulary", f"{card.vocabulary_tokens:,} tokens"
     yield "chat template", template if card.template else "none: prompts are used as plain text"
     yield "licence", card.licence or "not said; see where the model came from"
     yield "stop tokens", " ".join(card.stop_tokens) or "none"
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def _text(value: str) -> Text:

@@ -8,9 +8,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from batchrun.byte_counts import memory_size
 from batchrun.config import traced
 from batchrun.doctor.engines import engines
-from batchrun.doctor.findings import Diagnosis, Section, as_json, size
+from batchrun.doctor.findings import Diagnosis, Section, as_json
 from batchrun.doctor.folders import folders
 from batchrun.doctor.machine import machine
 from batchrun.doctor.model import model, opened
@@ -52,7 +53,7 @@ def diagnose(
         slots, smallest = plan(parts)
         looked = [settings_section(found, parts.settings), model(parts, senses.sense().supply.source), slots]
         if tries and smallest:
-            tell(f"trying the weights, {size(parts.model.card.weights_bytes)} (--no-trial does without)")
+            tell(f"trying the weights, {memory_size(parts.model.card.weights_bytes)} (--no-trial does without)")
         tried = [trial(parts, smallest)] if tries and smallest else []
     finally:
         parts.model.close()

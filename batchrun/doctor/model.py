@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from batchrun.assembly import Parts, engine_and_formats, open_parts
+from batchrun.byte_counts import memory_size
 from batchrun.config import Settings
-from batchrun.doctor.findings import Fact, Problem, Section, size
+from batchrun.doctor.findings import Fact, Problem, Section
 from batchrun.doctor.settings import BUILT_IN
 from batchrun.errors import ModelError
 from batchrun.heat import Power
@@ -42,7 +43,7 @@ def model(parts: Parts, supply: Power) -> Section:
             Fact("engine", engine_of(parts.settings)),
             Fact("path", None if card.path is None else str(card.path)),
             Fact("licence", licence, licence or "unknown: neither its file nor a model card says it"),
-            Fact("weights", card.weights_bytes, size(card.weights_bytes)),
+            Fact("weights", card.weights_bytes, memory_size(card.weights_bytes)),
             Fact("context", card.context_train, f"{card.context_train:,} tokens"),
             Fact("chat template", bool(parts.model.template.text), "its own" if parts.model.template.text else "none"),
             Fact("notices", list(parts.notices), "; ".join(parts.notices) or "none"),
@@ -82,7 +83,7 @@ def _fetch(name: str) -> str:
 
 def _fix(error: str, name: str) -> str:
     """The command that an error names, or what helps a model that cannot be opened."""
-    command = re.search(r"(?<=; run: ).*|batchrun models pull \S+$", error)
+    command = re.search(r"(?<=; run: ).*|batchrun models pull .+$", error)
     engine = re.search(r"--engine \w+", error)
     if command:
         return command[0]
