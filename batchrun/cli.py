@@ -20,7 +20,7 @@ from batchrun import (
     side_commands,
 )
 from batchrun.errors import BatchrunError, OutputError, UsageError
-from batchrun.printable import printable
+from batchrun.printable import printable, without_credentials
 
 app = typer.Typer(
     name="batchrun",
@@ -246,5 +246,5 @@ def main() -> None:
 def _end(error: BatchrunError) -> NoReturn:
     if str(error) and sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"batchrun: {printable(str(error))}", file=sys.stderr)
+            print(f"batchrun: {printable(without_credentials(str(error)))}", file=sys.stderr)
     sys.exit(error.exit_code)

