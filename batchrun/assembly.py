@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,8 +155,8 @@ def job_reader(settings: Settings, path: Path | None, bases: Sequence[Path] = ()
     none, and for a schema of the whole run that cannot be used.
     """
     base = path.parent if path else Path()
-    if settings.schemas and not Path(settings.schemas).is_dir():
-        raise UsageError(f"--schemas {settings.schemas} is no folder; expected one that holds schemas")
+    if settings.schemas and not os.path.isdir(settings.schemas):
+        raise UsageError(f"--schemas {settings.schemas[:200]} is no folder; expected one that holds schemas")
     bases = bases or [base]
     beside = [folder for each in bases for folder in (each / "schemas", each / ".." / "schemas")]
     schemas = SchemaFolders(

@@ -7,6 +7,7 @@ with the number that was too big.
 from dataclasses import dataclass
 
 from batchrun.backends.base import LoadPlan, ModelCard
+from batchrun.byte_counts import memory_size
 from batchrun.errors import ModelError
 
 DEFAULT_ROWS = 8
@@ -92,7 +93,7 @@ def described(load: LoadPlan, card: ModelCard, *, fixed: bool) -> str:
     threads = "thread" if load.threads == 1 else "threads"
     return (
         f"{'' if fixed else 'up to '}{load.rows} {rows} and {prefixes} shared-prefix slots of {load.context} tokens "
-        f"({_size(cache)} cache, {_size(card.weights_memory_bytes)} weights, {_size(total)} in all), "
+        f"({memory_size(cache)} cache, {memory_size(card.weights_memory_bytes)} weights, {memory_size(total)} in all), "
         f"{load.threads} {threads}"
     )
 
@@ -104,7 +105,3 @@ def _cell_bytes(card: ModelCard, kv: str) -> int:
 
 def _padded(tokens: int) -> int:
     return -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

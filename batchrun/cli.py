@@ -1,16 +1,15 @@
 """The command line: arguments in, exit status out.  What a command does lives in the modules it calls."""
 
 import contextlib
-import json
 import os
 import sys
 import warnings
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from batchrun import (
+    bench_commands,
     cli_pace,
     doctor_command,
     init_command,
@@ -21,7 +20,7 @@ from batchrun import (
     side_commands,
 )
 from batchrun.errors import BatchrunError, OutputError, UsageError
-from batchrun.printable import printable
+from batchrun.printable import printable, without_credentials
 
 app = typer.Typer(
     name="batchrun",
@@ -215,83 +214,8 @@ def check(
     raise typer.Exit(checking.exit_status(report))
 
 
-@app.command(epilog="Example:  batchrun bench research --mode serial,continuous --repeat 3")
-def bench(
-    workload: Annotated[str, typer.Argument(help="research, swarm, classify, pairs, staggered, levers, or plain.")],
-    jobs: Annotated[int | None, typer.Option(help="How many jobs. Default: the workload's own number.", min=1)] = None,
-    repeat: Annotated[int, typer.Option(help="Runs of each mode, in turn; medians are shown.", min=1)] = 3,
-    mode: Annotated[str, typer.Option(help="Of serial, static, continuous; joined by commas.")] = "continuous",
-    peer: Annotated[str | None, typer.Option(help="llama-server=PATH or mlx-lm: run the same through it.")] = None,
-    streams: Annotated[str, typer.Option(help="Widths to sweep over, such as 1,2,4,8.")] = "",
-    sweep_weights: Annotated[str, typer.Option(help="Formats or .gguf paths to sweep over: q8_0,q4_0.")] = "",
-    model: model_options.Model = None,
-    engine: model_options.Engine = None,
-    weights: model_options.Weights = None,
-    parallel: model_options.Parallel = None,
-    prefix: model_options.Prefix = None,
-    layout: model_options.Layout = None,
-    lookup: model_options.Lookup = None,
-    batch_tokens: model_options.BatchTokens = None,
-    threads: model_options.Threads = None,
-    flash: model_options.Flash = None,
-    kv: model_options.Kv = None,
-    chain: model_options.Chain = None,
-    seed: model_options.Seed = None,
-    config: model_options.Config = None,
-    as_json: model_options.AsJson = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
-) -> None:
-    """Time a generated workload and print medians: wall, tokens, validated results a minute, shares of the time.
-
-    Modes run in turn on the same weights. Under the table stands how near batchrun came to the bare kernels.
-    """
-    flags = model_options.given(locals())
-    if as_json and markdown:
-        raise UsageError("--json and --markdown are two ways to print one table; expected one of them")
-    from batchrun.bench import board, figures
-    from batchrun.config import resolve
-
-    plan = board.Plan(
-        workload,
-        jobs,
-        repeat,
-        _listed(mode),
-        peer,
-        tuple(_whole(text) for text in _listed(streams)),
-        _listed(sweep_weights),
-    )
-    found = board.measure(resolve(flags, os.environ, config), plan, lambda text: print(text, file=sys.stderr))
-    if as_json:
-        typer.echo(json.dumps(figures.as_json(found.rows) | {"notes": found.notes}, indent=2))
-    else:
-        typer.echo("\n".join([figures.table(found.rows, markdown=markdown), *(f"\n{note}" for note in found.notes)]))
-
-
-@app.command(epilog="Example:  batchrun tune jobs/contacts.jsonl")
-def tune(
-    jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="Job file to take a sample of.")],
-    sample: Annotated[int, typer.Option(help="How many jobs to run with each setting.", min=1)] = 16,
-    model: model_options.Model = None,
-    engine: model_options.Engine = None,
-    config: model_options.Config = None,
-) -> None:
-    """Find the fastest weights format, attention, cache, width and threads on this machine; later runs use them.
-
-    Takes some minutes: a sample of the jobs is run with each setting. What it finds fills only what you leave open.
-    """
-    flags = model_options.given(locals())
-    from batchrun.bench import tune as tuning
-    from batchrun.config import resolve
-
-    found = tuning.tune(resolve(flags, os.environ, config), jobs, sample, lambda text: print(text, file=sys.stderr))
-    first, best = found.trials[0].figures, found.best.figures
-    typer.echo(
-        f"best: {found.best.label}: {first.wall_s / best.wall_s:.2f} times the speed, "
-        f"{found.best.changed} of {best.jobs} answers changed, {best.valid} valid (before: {first.valid})"
-    )
-    typer.echo(f"kept in {found.path}")
-
-
+app.command(epilog="Example:  batchrun bench research --mode serial,continuous --repeat 3")(bench_commands.bench)
+app.command(epilog="Example:  batchrun tune jobs/contacts.jsonl")(bench_commands.tune)
 app.command(epilog="Example:  batchrun merge jobs.*.results.jsonl -o all.jsonl")(side_commands.merge)
 app.command(epilog="Example:  batchrun schedule --every 1d --at 02:00 -- run jobs.jsonl")(side_commands.schedule)
 app.command(epilog="Example:  batchrun report results.jsonl --html report.html")(look_commands.report)
@@ -313,22 +237,14 @@ def main() -> None:
     except KeyboardInterrupt:  # before the run has its own way with signals
         print("batchrun: stopped before anything ran", file=sys.stderr)
         sys.exit(130)
-    except OSError as error:  # of printing: files and models raise errors of their own
+    except OSError as error:  # of printing, or of a path that can be none: files and models raise errors of their own
+        if error.filename is not None:
+            _end(UsageError(f"{str(error.filename)[:200]}: {error.strerror}; expected another path"))
         _end(OutputError(f"standard output could not be written: {error.strerror}"))
 
 
 def _end(error: BatchrunError) -> NoReturn:
     if str(error) and sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(f"batchrun: {printable(str(error))}", file=sys.stderr)
+            print(f"batchrun: {printable(without_credentials(str(error)))}", file=sys.stderr)
     sys.exit(error.exit_code)
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _whole(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise UsageError(f"--streams holds {text!r}; expected whole numbers of at least 1, joined by commas")
-    return int(text)

@@ -150,7 +150,7 @@ class Traced:
 
 def traced(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None) -> Traced:
     """The same as `resolve`, with the origin of each value."""
-    path = file or _found_file(environment)
+    path = file or found_file(environment)
     values = _from_file(path) if path else {}
     origins = dict.fromkeys(values, str(path))
     told = _from_environment(environment)
@@ -178,7 +178,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _found_file(environment: Mapping[str, str]) -> Path | None:
+def found_file(environment: Mapping[str, str]) -> Path | None:
+    """The configuration file that nobody gave by a flag."""
     named = environment.get("BATCHRUN_CONFIG")
     if named:
         return Path(named)

@@ -33,6 +33,10 @@ def doctor(
     def tell(text: str) -> None:
         print(f"batchrun: {text}", file=sys.stderr)
 
-    found = command.diagnose(flags, os.environ, config, tell, tries=trial)
+    try:
+        found = command.diagnose(flags, os.environ, config, tell, tries=trial)
+    except KeyboardInterrupt:
+        tell("stopped before all was looked at")
+        raise typer.Exit(130) from None
     command.show(found, json_wanted=as_json)
     raise typer.Exit(0 if found.can_run else 1)

@@ -87,7 +87,7 @@ def document_lines(
         folder = wanted.folder if wanted.parts else wanted.folder.parent
         origin = Origin(base=Path(), root=root or folder)
         for path in wanted.files():
-            if own and path.resolve() in own:
+            if own and Path(os.path.realpath(path)) in own:
                 continue
             number += 1
             yield _line(number, path, origin)

@@ -14,7 +14,7 @@ from batchrun.config import Settings
 from batchrun.errors import ModelError
 from batchrun.models import EMBEDDED, cache_folder, identity, is_mlx_folder
 
-NOT_INSTALLED = "the mlx engine is not installed; run: pip install 'batchrun-llm[mlx]'"
+INSTALL_MLX = "pip install 'batchrun-llm[mlx]'"
 NO_LLAMA = "the llama.cpp engine is not installed; run: pip install llama-cpp-python"
 
 
@@ -33,11 +33,27 @@ def engine_for(settings: Settings, path: Path) -> str:
     if engine == "auto":
         apple = sys.platform == "darwin" and platform.machine() == "arm64" and bool(importlib.util.find_spec("mlx_lm"))
         engine = "mlx" if apple and _mlx_reads(path) else "llamacpp"
-    if engine == "llamacpp" and importlib.util.find_spec("llama_cpp") is None:
-        raise ModelError(NO_LLAMA)
+    if engine == "llamacpp":
+        check_llama_cpp()
     if engine == "llamacpp" and is_mlx_folder(path):
         raise ModelError(f"model {settings.model} is an MLX folder, which llama.cpp cannot read; expected --engine mlx")
     return engine
+
+
+def check_llama_cpp() -> None:
+    """Raises ModelError where llama.cpp is not installed."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        raise ModelError(NO_LLAMA)
+
+
+def not_loaded(error: ImportError) -> ModelError:
+    """Of the MLX engine, which reads GGUF files with llama.cpp: says which of its libraries is missing or broken."""
+    name = (error.name or "").partition(".")[0]
+    if name == "llama_cpp":
+        return ModelError(f"the mlx engine needs llama.cpp: {NO_LLAMA}")
+    if isinstance(error, ModuleNotFoundError):
+        return ModelError(f"the mlx engine is not installed ({error}); run: {INSTALL_MLX}")
+    return ModelError(f"the mlx engine cannot be loaded ({error}); run: {INSTALL_MLX} --force-reinstall")
 
 
 def opened(settings: Settings, engine: str, original: Path, weights: Weights) -> Model:
@@ -58,7 +74,7 @@ def _mlx_model(settings: Settings, label: str, weights: Weights) -> Model:
         from batchrun.backends.mlx_device import MlxOptions
         from batchrun.backends.mlx_model import MlxFolder, MlxGguf
     except ImportError as error:
-        raise ModelError(NOT_INSTALLED) from error
+        raise not_loaded(error) from error
     wired_bytes = None if settings.mlx_wired_mib is None else settings.mlx_wired_mib << 20
     options = MlxOptions(settings.chain, settings.mlx_cache_mib << 20, wired_bytes)
     if weights.path.is_dir():

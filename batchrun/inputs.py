@@ -1,5 +1,7 @@
 """What a command reads: job files, streams, tables, documents; what their lines may name; how long their jobs are."""
 
+import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -132,11 +134,16 @@ def inputs(
     if bool(names) == bool(documents):
         wrong = "both JOBS and --documents are there" if names else "no JOBS are there"
         raise UsageError(f"{wrong}; expected job files, - for standard input, or --documents")
-    if root is not None and not Path(root).is_dir():
-        raise UsageError(f"--root {root} is no folder; expected the folder that documents and schemas lie in")
+    check_root(root)
     reading = Reading(kind, line_bytes, needs)
     patterns = tuple(map(pattern, documents))
     return Inputs(tuple(map(_input, names)), patterns, Path(root) if root else None, reading)
+
+
+def check_root(root: str | None) -> None:
+    """Raises UsageError where it is no folder."""
+    if root is not None and not os.path.isdir(root):
+        raise UsageError(f"--root {root[:200]} is no folder; expected the folder that documents and schemas lie in")
 
 
 def _input(name: str) -> Input:
@@ -149,5 +156,6 @@ def _input(name: str) -> Input:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"{name}: {reason}; expected a file of job lines, or - for standard input") from error
     if stat.S_ISDIR(mode):
-        raise InputError(f"{name} is a folder; expected a file of job lines, or --documents {name} for its files")
+        instead = f"--documents {shlex.quote(name)}"
+        raise InputError(f"{name} is a folder; expected a file of job lines, or {instead} for its files")
     return Input(name, path, is_file=stat.S_ISREG(mode))

@@ -1,6 +1,7 @@
 """The commands under `models`: what is here, what one is, fetching, and other forms of it."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +9,7 @@ from typing import Annotated
 import typer
 
 from batchrun import completions, model_options
+from batchrun.byte_counts import file_size
 from batchrun.printable import printable
 
 app = typer.Typer(
@@ -87,11 +89,11 @@ def pull(
     try:
         pulled = fetch(model, _say)
     except KeyboardInterrupt:
-        _say(f"stopped; what came is kept, the same command goes on: batchrun models pull {model}")
+        _say(f"stopped; what came is kept, the same command goes on: batchrun models pull {shlex.quote(model)}")
         raise typer.Exit(130) from None
     checked = "checksum right" if pulled.checked else "the hub gave no checksum"
     files = f"{pulled.files} files, " if pulled.files > 1 else ""
-    _say(f"{files}{pulled.size_bytes / 1e6:.1f} MB, {checked}; use it: batchrun run JOBS --model {model}")
+    _say(f"{files}{file_size(pulled.size_bytes)}, {checked}; use it: batchrun run JOBS --model {shlex.quote(model)}")
     typer.echo(str(pulled.path))
 
 

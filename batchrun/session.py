@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from batchrun import check as checking
+from batchrun.agreement import refused
 from batchrun.assembly import Parts, job_reader, layout, open_parts, original_identity, preview
 from batchrun.auditor import Auditor
 from batchrun.backends.base import Interrupted
@@ -31,7 +32,7 @@ from batchrun.printable import printable
 from batchrun.profile import told_once
 from batchrun.progress import say
 from batchrun.runner import Ends, Runner, StatsSink
-from batchrun.selection import Selection, failure_limit
+from batchrun.selection import Selection
 from batchrun.signals import StopSignals
 from batchrun.sinks import Sinks, outlet
 from batchrun.stats_file import NoStatsFile, StatsFile
@@ -129,14 +130,8 @@ def _check(settings: Settings, options: Options) -> None:
         raise UsageError("--force is for --fresh, which starts over; without it a run resumes and overwrites nothing")
     if options.prune and not options.selection.takes_all:
         raise UsageError("--prune needs a run over all of the input; leave --only, --where, --shard and the like out")
-    failure_limit(settings.max_failures)
-    asked = [name for name in ("workers", "worker_resources") if getattr(settings, name) is not None]
-    if asked and not settings.ray:
-        raise UsageError(f"{asked[0]} is for runs on a cluster; expected --ray auto, or --ray ADDRESS")
-    if settings.audit and settings.ray:
-        raise UsageError("--audit looks at the batch of one machine; after a run on a cluster use batchrun audit")
-    if settings.audit and settings.thinking != "off":
-        raise UsageError("--audit compares answers, not thoughts; expected --thinking off")
+    for _, error in refused(settings, datetime.now().astimezone()):
+        raise error
 
 
 def _ruled(settings: Settings) -> tuple[MachineSensors, Rules]:
@@ -217,7 +212,8 @@ def _run_line(
         seen = preview(source, parts, lambda: stop.stopped)
         many = (seen.lines or 0) >= WORTH_TUNING and settings.engine != "fake" and not source.documents
         if many and not parts.profiled and not told_once(original_identity(settings)):
-            say(f"`batchrun tune {source.shown}` may make runs of this model faster on this machine (said once)")
+            command = shlex.join(["batchrun", "tune", source.inputs[0].name])
+            say(f"`{command}` may make runs of this model faster on this machine (said once)")
         title = f"{source.shown} -> {where.shown}"
         with talk.watch(selection.expected(seen.lines), title, to_stdout=where.to_stdout) as watch:
             ends = Ends(sinks.sink, stats, stop, watch, time.monotonic, sinks.pieces)

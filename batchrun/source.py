@@ -14,7 +14,7 @@ from batchrun.blocks import UNPACKING_ERRORS, file_blocks, stream_blocks, unread
 from batchrun.errors import InputError
 from batchrun.line import HERE, Line, Origin
 from batchrun.lines import LINE_BYTES, LineReader
-from batchrun.tables import TAB, TableReader
+from batchrun.tables import NUMBERS, TAB, TableReader
 
 READ_AHEAD_LINES = 1024
 READ_AHEAD_BYTES = 64 << 20
@@ -43,11 +43,12 @@ class Source(Protocol):
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How bytes become lines.  `kind`: one of KINDS, or None to go by the file's name; `needs`: columns that a table
-    has to have."""
+    has to have; `numbers`: those whose cells become numbers."""
 
     kind: str | None = None
     line_bytes: int = LINE_BYTES
     needs: frozenset[str] = frozenset()
+    numbers: Sequence[str] = NUMBERS
 
     def kind_of(self, path: Path | None) -> str:
         ending = path.name.lower().removesuffix(".gz").rpartition(".")[2] if path else ""
@@ -61,8 +62,9 @@ class Reading:
         if kind == "jsonl":
             return LineReader(blocks, origin, self.line_bytes)
         delimiter = TAB if kind == "tsv" else ","
+        shown = str(path or "the table")
         return TableReader(
-            blocks, origin, self.line_bytes, delimiter=delimiter, needs=self.needs, shown=str(path or "the table")
+            blocks, origin, self.line_bytes, delimiter=delimiter, needs=self.needs, shown=shown, numbers=self.numbers
         )
 
 

@@ -9,7 +9,7 @@ import csv
 import difflib
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from batchrun.core import Problem
@@ -73,7 +73,8 @@ class _Rows:
 
 
 class TableReader(LineReader):
-    """The records of one table.  `needs`: columns that have to be there; `shown`: its name, for messages.
+    """The records of one table.  `needs`: columns that have to be there; `shown`: its name, for messages; `numbers`:
+    columns whose cells become numbers.
 
     Raises InputError where the first line is no usable header.
     """
@@ -87,12 +88,14 @@ class TableReader(LineReader):
         delimiter: str = ",",
         needs: frozenset[str] = frozenset(),
         shown: str = "the table",
+        numbers: Sequence[str] = NUMBERS,
     ) -> None:
         super().__init__(blocks, origin, most_bytes)
         csv.field_size_limit(1 << 30)  # the csv module's own limit, 128 KiB a cell, is for all of the process
         self._delimiter = delimiter
         self._needs = needs
         self._shown = shown
+        self._numbers = numbers
 
     def batches(self) -> Iterator[list[Line]]:
         for line in self._records():
@@ -161,7 +164,7 @@ class TableReader(LineReader):
             message = f"the row has {len(cells)} cells; expected {len(columns)}, as many as the header"
             return self._refused(row, Problem("bad_row", message))
         values = zip(columns, cells, strict=True)
-        record = {name: _number(cell) if name in NUMBERS else cell for name, cell in values}
+        record = {name: _number(cell) if name in self._numbers else cell for name, cell in values}
         try:
             return Line(row.number, json.dumps(record, ensure_ascii=False).encode(), self.origin)
         except UnicodeEncodeError:

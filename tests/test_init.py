@@ -1,9 +1,13 @@
 """`batchrun init`: somebody's own data and one example become a job file and a schema that guides decoding well."""
 
 import csv
+import errno
 import gzip
 import io
+import json
+import os
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +212,99 @@ def test_what_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     lines = '{"text": "x"}\n'
     assert "is what is read" in refused(tmp_path, lines, "-o", "in.jsonl", "--force", name="in.jsonl")
     assert "ends in .jsonl" in refused(tmp_path, TABLE, "-o", "in.csv", "--force")
+
+
+# -- texts of a folder are read as a run reads them
+
+
+def folder_of(place: Path) -> Path:
+    notes = place / "notes"
+    notes.mkdir()
+    (notes / "a.txt").write_text("one")
+    return notes
+
+
+def test_a_link_out_of_the_folder_and_a_pipe_are_no_texts(tmp_path: Path) -> None:
+    notes = folder_of(tmp_path)
+    (tmp_path / "secret").write_text("secret")
+    (notes / "b.txt").symlink_to(tmp_path / "secret")
+    (notes / "c.txt").symlink_to(notes / "c.txt")
+    os.mkfifo(notes / "d.txt")
+    ran = init(tmp_path, "notes")
+    assert ran.status == 4
+    assert ran.err.startswith("batchrun: notes, text 'notes/b.txt' lies outside of 'notes'; expected a file below it")
+    ran = init(tmp_path, "notes", "--skip-bad")
+    assert ran.status == 0
+    assert "left out, as they cannot be read: 3 (notes/b.txt, notes/c.txt, notes/d.txt)\n" in ran.err
+    assert [job["id"] for job in read(tmp_path / "notes.jobs.jsonl")] == ["notes/a.txt"]
+
+
+def test_what_a_run_wrote_beside_the_texts_is_no_text(tmp_path: Path) -> None:
+    notes = folder_of(tmp_path)
+    ran = init(notes, ".")
+    for words in (shlex.split(ran.out)[1:], ["run", "notes.jobs.jsonl"]):
+        assert batchrun(notes, *words).status in (0, 3)
+    assert len(list(notes.glob("*.results.stats.jsonl"))) == 2
+    assert init(notes, ".", "--force").status == 0
+    assert [job["id"] for job in read(notes / "notes.jobs.jsonl")] == ["a.txt"]
+
+
+# -- both files or none
+
+
+def test_a_failure_leaves_both_files_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path, TABLE)
+    before = [(path, path.read_bytes()) for path in sorted(tmp_path.rglob("*.json*"))]
+    other = '{"other": 1}'
+    ran = init(tmp_path, "in.csv", "--force", "--prompt", "caf\udce9", example=other)
+    assert ran.err == "batchrun: --prompt is not UTF-8; expected UTF-8 text\n"
+    with monkeypatch.context() as broken:
+        broken.setattr("batchrun.draft.command._jobs", full_disk)
+        assert init(tmp_path, "in.csv", "--force", example=other).status == 6
+    assert [(path, path.read_bytes()) for path in sorted(tmp_path.rglob("*.json*"))] == before
+
+
+def full_disk(*_: object) -> Iterator[dict[str, Any]]:
+    yield {}
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+# -- what is easily taken wrong
+
+
+@pytest.mark.parametrize("name", ["hex", "zlib", "rot13", "undefined", "punycode"])
+def test_an_encoding_that_is_none_of_texts_is_refused(tmp_path: Path, name: str) -> None:
+    assert refused(tmp_path, TABLE, "--encoding", name).startswith(f"--encoding is '{name}'; expected one such as")
+
+
+def test_columns_named_like_settings_come_back_as_they_were_written(tmp_path: Path) -> None:
+    jobs = made(tmp_path, "text,temperature,seed\nhello there,007,\n")
+    assert jobs[0]["meta"] == {"temperature": "007", "seed": ""}
+
+
+def test_empty_texts_and_a_header_that_looks_like_a_row_are_told(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a first review,5\nlovely,4\n ,3\n")
+    said = init(tmp_path, "in.csv").err
+    assert "without a text, though they are jobs: 1\n" in said
+    assert "and '5' is an odd one; is it a row of data?\n" in said
+    (tmp_path / "in.csv").write_text(TABLE)
+    assert "is an odd one" not in init(tmp_path, "in.csv", "--force").err
+
+
+def test_a_budget_made_from_an_example_has_a_limit_that_is_told(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(TABLE)
+    ran = init(tmp_path, "in.csv", example=json.dumps({"summary": "x" * 9000}))
+    assert "an answer may take 4096 tokens; --max-tokens gives it more\n" in ran.err
+    assert read(tmp_path / "in.jobs.jsonl")[0]["max_tokens"] == 4096
+
+
+def test_a_run_whose_settings_name_another_folder_of_schemas_is_given_this_one(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(TABLE)
+    (tmp_path / "batchrun.toml").write_text('schemas = "elsewhere"\n')
+    (tmp_path / "elsewhere").mkdir()
+    ran = init(tmp_path, "in.csv")
+    assert ran.out == "batchrun run in.jobs.jsonl -o in.results.jsonl --schemas schemas\n"
+    assert here(tmp_path, "check", *shlex.split(ran.out)[2:]).status == 0
 
 
 # -- the example

@@ -106,6 +106,16 @@ def test_loading_is_given_up_when_the_run_is_stopped() -> None:
         IsolatedBackend(slow, stop.is_set, never)
 
 
+def test_no_child_goes_on_loading_where_the_wait_for_it_is_broken_off() -> None:
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    before = engines(os.getpid())
+    with pytest.raises(KeyboardInterrupt):
+        IsolatedBackend(slow, interrupted, never)
+    assert engines(os.getpid()) == before
+
+
 def slow(stopped: Any) -> FakeBackend:
     threading.Event().wait(PATIENCE_S)
     raise AssertionError("nobody waited so long")

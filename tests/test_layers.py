@@ -14,6 +14,7 @@ PACKAGE = Path(batchrun.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 HOMES = {
     "typer": {
+        "bench_commands.py",
         "cli.py",
         "cli_pace.py",
         "doctor_command.py",
@@ -51,6 +52,7 @@ HOMES = {
         "report/table.py",
         "swarm/cards.py",
         "swarm/command.py",
+        "terminal_table.py",
     },
     "mlx": {"backends/mlx_device.py"},
     "mlx_lm": {"backends/mlx_library.py"},

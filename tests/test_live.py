@@ -230,7 +230,9 @@ class Terminal:
         if stdin:
             self.process.stdin.write(stdin)
             self.process.stdin.close()
+        until_s = time.monotonic() + PATIENCE_S
         while self.process.poll() is None or select.select([self._ours], [], [], 0)[0]:
+            assert time.monotonic() < until_s, self.seen
             self._piece()
         return self.process.returncode, self.process.stdout.read(), self.seen
 

@@ -1,15 +1,21 @@
 """`batchrun models`: what is here, what one is, and other forms of it."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from gguf_models import TEMPLATE, Tiny, write_gguf
-from shell import Ran, here
+from shell import COMMAND, PATIENCE_S, Ran, environment, here
 from tiny_hub import COMMIT
 
 from batchrun.catalogue.card import card, written_licence
 from batchrun.catalogue.folder_files import ggufs, shards
+from batchrun.catalogue.found import found, in_folder
 from batchrun.catalogue.making import convert, quantize
 from batchrun.errors import ModelError, UsageError
 
@@ -81,6 +87,45 @@ def test_a_name_with_escapes_is_shown_as_text(tmp_path: Path) -> None:
     assert "\x1b" not in shown
 
 
+def test_what_cannot_be_read_is_passed_over_and_links_that_lead_nowhere_are_no_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "a.gguf").write_bytes(b"GGUF")
+    (tmp_path / "gone.gguf").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "round.gguf").symlink_to(tmp_path / "round.gguf")
+    ran = models(tmp_path, "list", ".", "--json")
+    assert ran.status == 0, ran.err
+    assert [each["name"] for each in json.loads(ran.out) if each["place"] == "."] == ["below/a.gguf"]
+    monkeypatch.chdir(tmp_path)
+    with nobody_may_read(Path("below")):
+        assert not list(in_folder(Path(), depth=0))
+        with pytest.raises(UsageError, match="below: Permission denied; expected a folder that holds models"):
+            found((Path("below"),))
+
+
+@contextmanager
+def nobody_may_read(folder: Path) -> Iterator[None]:
+    """Takes the right to a folder and all in it from us, also where we are root."""
+    user, mode = os.geteuid(), folder.stat().st_mode
+    folder.chmod(0)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(mode)
+
+
+def test_models_are_listed_where_there_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    assert "smollm2" in models(tmp_path, "list").out
+
+
 # -- info
 
 
@@ -100,7 +145,7 @@ def test_the_embedded_model_says_what_it_is(tmp_path: Path) -> None:
         "8,192 tokens",
         "apache-2.0",
         r"PROMPT<|im_end|>\n",
-        "98 MB",
+        "98.4 MB",
     ):
         assert words in shown
 
@@ -109,8 +154,8 @@ def test_a_file_that_says_no_licence_has_that_of_the_card_beside_it(tiny: Path) 
     assert card(str(tiny)).licence is None
     readme = tiny.with_name("README.md")
     readme.write_text("---\nlicense: other\nlicense_name: qwen\n---\nlicense: not this\n")
-    found = card(str(tiny))
-    assert (found.licence, found.quantisation, found.template) == ("qwen", "f16", TEMPLATE)
+    said = card(str(tiny))
+    assert (said.licence, said.quantisation, said.template) == ("qwen", "f16", TEMPLATE)
     readme.write_text("no front matter\n")
     assert written_licence(tiny) is None
 
@@ -185,6 +230,51 @@ def test_a_folder_of_safetensors_becomes_an_mlx_folder_of_fewer_bits(tmp_path: P
         "small",
         "whole",
     ]
+
+
+@pytest.mark.parametrize("name", ["~nosuch/x", "x" * 5000])
+@pytest.mark.parametrize("command", ["info", "convert", "quantize"])
+def test_a_name_that_is_no_path_is_one_line(tmp_path: Path, command: str, name: str) -> None:
+    more = ["--to", "q8_0", "-o", "x.gguf"] if command == "quantize" else []
+    ran = models(tmp_path, command, name, *more)
+    assert (ran.status, ran.err.count("\n")) == (5, 1)
+    assert "is no path" in ran.err
+
+
+def test_a_folder_with_an_empty_configuration_is_one_line(tmp_path: Path) -> None:
+    (write_folder(tmp_path / "folder") / "config.json").write_text("")
+    ran = models(tmp_path, "quantize", "folder", "--to", "4bit", "-o", "x")
+    assert ran.err.startswith("batchrun: folder/config.json cannot be read: ")
+    assert (ran.status, ran.err.count("\n")) == (5, 1)
+
+
+def test_a_gguf_is_opened_elsewhere_before_it_is_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "odd.gguf").write_bytes(b"GGUF")
+
+    def aborts(path: Path, *_: object) -> None:
+        raise ModelError(f"{path.name} makes llama.cpp end by SIGABRT; expected a sound GGUF file")
+
+    monkeypatch.setattr("batchrun.catalogue.making.probe", aborts)
+    assert "odd.gguf makes llama.cpp end by SIGABRT" in models(tmp_path, "convert", "odd.gguf").err
+
+
+@pytest.mark.parametrize("command", ["info", "convert", "quantize"])
+def test_without_llama_cpp_a_gguf_is_one_line_with_the_way_to_it(tmp_path: Path, tiny: Path, command: str) -> None:
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    (hiding / "sitecustomize.py").write_text("import sys\nsys.modules['llama_cpp'] = None\n")
+    more = ["--to", "q8_0", "-o", "x.gguf"] if command == "quantize" else []
+    path = os.pathsep.join([str(hiding), *filter(None, sys.path)])
+    ran = subprocess.run(
+        [*COMMAND, "models", command, str(tiny), *more],
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 5
+    assert ran.stderr == "batchrun: the llama.cpp engine is not installed; run: pip install llama-cpp-python\n"
 
 
 # -- names of files

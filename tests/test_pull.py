@@ -128,7 +128,7 @@ for name in sys.argv[1:]:
 def test_what_is_not_there_is_one_line_with_what_is(tmp_path: Path, hub: TinyHub) -> None:
     said = {
         f"hf:{REPOSITORY}/tyni.gguf": "owner/tiny has no file tyni.gguf; did you mean tiny.gguf?",
-        f"hf:{REPOSITORY}": "hf:owner/tiny holds GGUF files; name one of them: hf:owner/tiny/tiny.gguf (0.0 GB)",
+        f"hf:{REPOSITORY}": "hf:owner/tiny holds GGUF files; name one of them: hf:owner/tiny/tiny.gguf (0.2 MB)",
         "hf:owner/none/x.gguf": "owner/none is not on the hub, or private",
         "hf:not an owner/x/y.gguf": "cannot be on the hub",
         "hf:owner": "is incomplete",
@@ -205,3 +205,18 @@ def test_a_folder_for_mlx_comes_whole_and_a_part_of_it_is_not_taken_for_all(tmp_
         check=False,
     )
     assert "lacks model-2.safetensors; fetch the rest: batchrun models pull hf:owner/tiny" in run.stderr
+
+
+def test_a_password_in_the_hubs_address_is_not_shown(tmp_path: Path, hub: TinyHub) -> None:
+    address = "http://me:secret@127.0.0.1:1"
+    run = subprocess.run(
+        [*COMMAND, "models", "pull", NAME],
+        capture_output=True,
+        text=True,
+        env=environment(**hub.environment(tmp_path) | {"HF_ENDPOINT": address}),
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert run.returncode == 5
+    assert "no connection to http://127.0.0.1:1" in run.stderr
+    assert "secret" not in run.stderr

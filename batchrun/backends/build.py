@@ -46,7 +46,10 @@ def build_of(engine: str) -> Build:
     if done.returncode:
         words = done.stderr.decode(errors="replace").strip().split("\n")[-1]
         return Build({}, printable(words)[:300] or f"ends with status {done.returncode} as it is loaded")
-    return Build(json.loads(done.stdout.splitlines()[-1]))
+    try:
+        return Build(json.loads(done.stdout.strip().split(b"\n")[-1]))
+    except ValueError:
+        return Build({}, "ends without a word as it is loaded")
 
 
 def parts_of(system_info: str) -> dict[str, list[str]]:

@@ -111,6 +111,9 @@ class IsolatedBackend:
             raise ModelError(str(error)) from error
         except OSError as error:
             raise ModelError(f"the engine could not start: {self._died()}") from error
+        except BaseException:  # such as Ctrl-C, which only we hear
+            self.close()
+            raise
         return limits, notices
 
     def _send(self, message: Any) -> None:

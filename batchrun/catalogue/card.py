@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.backends.base import Model
-from batchrun.backends.llamacpp_model import LlamaModel
-from batchrun.backends.llamacpp_weights import format_name
 from batchrun.backends.probe import probe
 from batchrun.backends.safetensors_size import weights_in
 from batchrun.catalogue.folder_files import shards
 from batchrun.config import Settings
 from batchrun.core import Message
-from batchrun.engines import Weights, opened
+from batchrun.engines import Weights, engine_for, opened
 from batchrun.errors import JobError, ModelError
 from batchrun.models import identity, locate, opened_folder
 
@@ -53,10 +51,11 @@ def card(name: str) -> Card:
     """Opens a model and reads its card.  Raises ModelError."""
     path = locate(name)
     is_folder = path.is_dir()
+    settings = Settings(model=name, engine="mlx" if is_folder else "llamacpp")
+    engine = engine_for(settings, path)
     if not is_folder:
         probe(path, identity(path), opened_folder())
-    engine = "mlx" if is_folder else "llamacpp"
-    model = opened(Settings(model=name, engine=engine), engine, path, Weights(path, "as-is"))
+    model = opened(settings, engine, path, Weights(path, "as-is"))
     try:
         return _mlx_card(name, path, model) if is_folder else _gguf_card(name, path, model)
     finally:
@@ -64,6 +63,9 @@ def card(name: str) -> Card:
 
 
 def _gguf_card(name: str, path: Path, model: Model) -> Card:
+    from batchrun.backends.llamacpp_model import LlamaModel
+    from batchrun.backends.llamacpp_weights import format_name
+
     assert isinstance(model, LlamaModel), "a GGUF is opened by llama.cpp"
     parts = [path.with_name(part) for part in shards(path.name)]
     return Card(
@@ -85,11 +87,11 @@ def _gguf_card(name: str, path: Path, model: Model) -> Card:
 
 
 def _mlx_card(name: str, path: Path, model: Model) -> Card:
-    config = _json(path / "config.json")
+    config = json_object(path / "config.json")
     quantised = config.get("quantization") or {}
     bits = quantised.get("bits") if isinstance(quantised, dict) else None
     size = weights_in(path, bits or 32)
-    added = _json(path / "tokenizer.json").get("added_tokens") or []
+    added = json_object(path / "tokenizer.json").get("added_tokens") or []
     texts = {entry.get("id"): str(entry.get("content")) for entry in added if isinstance(entry, dict)}
     return Card(
         model=name,
@@ -133,7 +135,8 @@ def _rendered(model: Model) -> str:
         return ""
 
 
-def _json(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> dict[str, Any]:
+    """What a file holds, empty where that is no object.  Raises ModelError where it is no JSON."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -5,6 +5,7 @@ import fnmatch
 import re
 from collections.abc import Mapping
 
+from batchrun.byte_counts import file_size
 from batchrun.errors import ModelError
 from batchrun.models import FOLDER_FILES, HUB
 
@@ -53,7 +54,7 @@ def nearest(file: str, files: Mapping[str, int | None]) -> str:
 
 
 def _size(size: int | None) -> str:
-    return "" if size is None else f" ({size / 1e9:.1f} GB)"
+    return "" if size is None else f" ({file_size(size)})"
 
 
 def _more(count: int) -> str:

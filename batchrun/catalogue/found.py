@@ -3,6 +3,7 @@
 Nothing is opened: what a file is called and how large it is has to do, and `models info` says the rest.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,19 +33,32 @@ class Found:
 def found(folders: Sequence[Path]) -> list[Found]:
     """All models of this machine, and those in folders, each path once.  Raises UsageError for a folder that is none.
 
-    `folders`: None given, the usual ones are looked through.
+    `folders`: None given, the usual ones are looked through.  What cannot be read is passed over in those that were
+    given, too, save the folders themselves.
     """
     for folder in folders:
-        if not folder.is_dir():
-            raise UsageError(f"{folder} is no folder; expected one that holds models")
+        _check(folder)
     listed = [*_embedded(), *_in_hub_cache()]
-    for folder in folders or [Path(place).expanduser() for place in USUAL]:
-        listed += in_folder(folder, 0 if str(folder) in SHALLOW else DEEPEST)
+    for folder in folders:
+        listed += in_folder(folder, DEEPEST)
+    for place in () if folders else USUAL:
+        with contextlib.suppress(RuntimeError):  # there is no home
+            listed += in_folder(Path(place).expanduser(), 0 if place in SHALLOW else DEEPEST)
     listed += (copy for copy in in_folder(cache_folder(), 0, "copies") if copy.kind == "GGUF")
-    by_path: dict[Path, Found] = {}
+    by_path: dict[str, Found] = {}
     for each in listed:
-        by_path.setdefault(each.path.resolve(), each)
+        by_path.setdefault(os.path.realpath(each.path), each)
     return list(by_path.values())
+
+
+def _check(folder: Path) -> None:
+    """Raises UsageError where nothing can be looked for."""
+    try:
+        os.scandir(folder).close()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"{folder} is no folder; expected one that holds models") from error
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}; expected a folder that holds models") from error
 
 
 def in_folder(folder: Path, depth: int, place: str = "") -> Iterator[Found]:
@@ -54,12 +68,14 @@ def in_folder(folder: Path, depth: int, place: str = "") -> Iterator[Found]:
         deeper = len(at.relative_to(folder).parts) < depth
         folders[:] = sorted(name for name in folders if deeper and not name.startswith("."))
         for name in sorted(names):
+            path = at / name
+            if not os.path.isfile(path):  # such as a link that leads nowhere
+                continue
             if name.endswith(".gguf") and not name.startswith("mmproj") and not is_later_shard(name):
-                path = at / name
                 yield Found(str(path), "GGUF", _size([at / each for each in shards(name)]), place or str(folder), path)
         yield from (_mlx(at / name, place or str(folder)) for name in folders if is_mlx_folder(at / name))
     if not depth:  # folders right here were not entered, but may be models
-        below = sorted(entry for entry in _entries(folder) if entry.is_dir() and is_mlx_folder(entry))
+        below = sorted(entry for entry in _entries(folder) if is_mlx_folder(entry))
         yield from (_mlx(path, place or str(folder)) for path in below)
 
 
@@ -89,7 +105,7 @@ def _in_hub_cache() -> Iterator[Found]:
 
     try:
         cache = scan_cache_dir(constants.HF_HUB_CACHE)
-    except (CacheNotFound, OSError, ValueError):
+    except (CacheNotFound, OSError, ValueError, RuntimeError):  # RuntimeError: there is no home
         return
     models = (repository for repository in cache.repos if repository.repo_type == "model")
     for repository in sorted(models, key=lambda each: each.repo_id):
@@ -106,4 +122,4 @@ def _in_hub_cache() -> Iterator[Found]:
 
 
 def _size(paths: Sequence[Path]) -> int:
-    return sum(path.stat().st_size for path in paths if path.is_file())
+    return sum(path.stat().st_size for path in paths if os.path.isfile(path))

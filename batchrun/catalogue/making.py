@@ -3,14 +3,17 @@
 Nothing here writes a GGUF from safetensors: no library does it for all architectures, llama.cpp's own script does.
 """
 
-import json
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from batchrun.backends.probe import probe
+from batchrun.byte_counts import file_size
+from batchrun.catalogue.card import json_object
 from batchrun.config import Settings
-from batchrun.engines import NOT_INSTALLED, Weights, opened
+from batchrun.engines import Weights, check_llama_cpp, not_loaded, opened
 from batchrun.errors import ModelError, UsageError
-from batchrun.models import is_mlx_folder, locate
+from batchrun.models import identity, is_mlx_folder, locate, opened_folder
 
 BITS = {"8bit": 8, "6bit": 6, "4bit": 4, "3bit": 3, "2bit": 2}
 """Formats of MLX folders."""
@@ -23,10 +26,11 @@ def quantize(name: str, kind: str, output: Path, *, force: bool, say: Callable[[
 
     Raises UsageError for a format that does not fit, or a place that is taken; ModelError where it fails.
     """
-    original = locate(name) if not _is_folder(name) else Path(name).expanduser()
+    original = _located(name)
     if original.is_dir():
         _folder(original, output, kind)
         return
+    check_llama_cpp()
     from batchrun.backends.llamacpp_weights import FORMATS, WHOLE, format_name, write_in_format
 
     kind = kind.lower()
@@ -37,8 +41,6 @@ def quantize(name: str, kind: str, output: Path, *, force: bool, say: Callable[[
     if output.exists() and output.samefile(original):
         raise UsageError(f"{output} is the model itself; expected another name")
     from batchrun.backends.llamacpp_model import LlamaModel
-    from batchrun.backends.probe import probe
-    from batchrun.models import identity, opened_folder
 
     probe(original, identity(original), opened_folder())
     model = LlamaModel(original, original.name, "")
@@ -56,7 +58,7 @@ def convert(name: str, output: Path | None, *, say: Callable[[str], None]) -> Pa
 
     Raises UsageError, ModelError.
     """
-    original = locate(name) if not _is_folder(name) else Path(name).expanduser()
+    original = _located(name)
     if original.is_dir():
         if output is None:
             raise UsageError("-o is missing; expected the MLX folder to write")
@@ -67,11 +69,13 @@ def convert(name: str, output: Path | None, *, say: Callable[[str], None]) -> Pa
             "a GGUF's weights are kept in the user's cache folder, where --engine mlx looks for them: no library here "
             "writes its tokenizer as a folder has it; expected no -o"
         )
+    check_llama_cpp()
+    probe(original, identity(original), opened_folder())
     model = opened(Settings(model=name, engine="mlx"), "mlx", original, Weights(original, "as-is"))
     from batchrun.backends.mlx_model import MlxGguf
 
     assert isinstance(model, MlxGguf), "a file for MLX is a GGUF"
-    say(f"{original.name}: {model.card.weights_bytes / 1e6:.0f} MB of weights, for --engine mlx")
+    say(f"{original.name}: {file_size(model.card.weights_bytes)} of weights, for --engine mlx")
     try:
         return model.weights_folder()
     finally:
@@ -85,18 +89,22 @@ def _folder(original: Path, output: Path, kind: str | None) -> None:
         raise UsageError(f"no library here writes a GGUF from safetensors; {TO_GGUF}")
     if not is_mlx_folder(original):
         raise ModelError(f"{original} is no folder of safetensors; expected config.json and model*.safetensors in it")
-    config = json.loads((original / "config.json").read_text(encoding="utf-8"))
-    if kind is not None and isinstance(config, dict) and config.get("quantization"):
+    config = json_object(original / "config.json")
+    if kind is not None and config.get("quantization"):
         raise UsageError(f"{original} is quantised already; expected one with whole weights")
     if output.exists():
         raise UsageError(f"{output} is there; expected a folder that is not")
     try:
         from batchrun.backends.mlx_convert import write_folder
     except ImportError as error:
-        raise ModelError(NOT_INSTALLED) from error
+        raise not_loaded(error) from error
     write_folder(original, output, BITS[kind] if kind else None)
 
 
-def _is_folder(name: str) -> bool:
-    """A folder that `locate` may refuse, for a better word on it."""
-    return not name.startswith("hf:") and Path(name).expanduser().is_dir()
+def _located(name: str) -> Path:
+    """Of a folder the path, though `locate` may refuse it, for a better word on it.  Raises ModelError."""
+    with contextlib.suppress(OSError, RuntimeError):  # a name too long for a path, or the home of nobody
+        folder = Path(name).expanduser()
+        if not name.startswith("hf:") and folder.is_dir():
+            return folder
+    return locate(name)

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,9 +30,11 @@ from huggingface_hub.errors import (
 from huggingface_hub.file_download import http_get, repo_folder_name
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
+from batchrun.byte_counts import file_size
 from batchrun.catalogue.folder_files import nearest, shards, wanted
 from batchrun.errors import ModelError
 from batchrun.models import HUB, hub_name, locate
+from batchrun.printable import without_credentials
 
 FAILURES = cast(tuple[type[Exception], ...], HfHubHTTPError.__bases__)
 """The HTTP library's own errors, whichever library it is in this version, and OSError."""
@@ -98,7 +101,7 @@ def _remote(repository: str, file: str) -> Remote:
     url = hf_hub_url(repository, file)
     found = get_hf_file_metadata(url)
     if not found.commit_hash or not re.fullmatch(r"\w[\w.-]{0,127}", found.etag or ""):
-        raise ModelError(f"{constants.ENDPOINT} answers, but is no Hugging Face hub; see HF_ENDPOINT")
+        raise ModelError(f"{_hub()} answers, but is no Hugging Face hub; see HF_ENDPOINT")
     return Remote(repository, file, url, found.etag or "", found.size)
 
 
@@ -109,7 +112,10 @@ def _fetched(remote: Remote, say: Callable[[str], None]) -> Path:
         remote.blob.unlink()
     if not remote.blob.is_file() and (remote.size or 0) <= constants.MAX_HTTP_DOWNLOAD_SIZE:
         _download(remote, say)
+    checked = remote.blob.is_file()  # just now, or as it came
     path = Path(hf_hub_download(remote.repository, remote.file))
+    if checked and path.resolve() == remote.blob.resolve():
+        return path
     etag = Path(os.readlink(path)).name if path.is_symlink() else remote.etag
     if not _is_sound(path, etag):
         remote.blob.unlink(missing_ok=True)
@@ -141,9 +147,11 @@ def _fill(remote: Remote, file: BinaryIO, say: Callable[[str], None]) -> None:
     missing = (remote.size or 0) - have
     free = shutil.disk_usage(remote.partial.parent).free
     if missing + SPARE_BYTES > free:
-        raise ModelError(f"{remote.file} needs {_shown(missing)} more, and {remote.partial.parent} has {_shown(free)}")
-    size = "?" if remote.size is None else _shown(remote.size)
-    say(f"{remote.file}: going on at {_shown(have)} of {size}" if have else f"{remote.file}: fetching {size}")
+        raise ModelError(
+            f"{remote.file} needs {file_size(missing)} more, and {remote.partial.parent} has {file_size(free)}"
+        )
+    size = "?" if remote.size is None else file_size(remote.size)
+    say(f"{remote.file}: going on at {file_size(have)} of {size}" if have else f"{remote.file}: fetching {size}")
     while True:
         try:
             http_get(
@@ -174,12 +182,12 @@ def _told(name: str) -> Iterator[None]:
     except HFValidationError as error:
         raise ModelError(f"model {name} cannot be on the hub: {_line(error)}") from error
     except GatedRepoError as error:
-        where = f"{constants.ENDPOINT}/{repository}"
+        where = f"{_hub()}/{repository}"
         raise ModelError(f"{repository} asks for consent: give it at {where}, then run: hf auth login") from error
     except RepositoryNotFoundError as error:
         raise ModelError(f"{repository} is not on the hub, or private (then run: hf auth login)") from error
     except LocalEntryNotFoundError as error:
-        raise ModelError(f"no connection to {constants.ENDPOINT}; {_again(name)}") from error
+        raise ModelError(f"no connection to {_hub()}; {_again(name)}") from error
     except EntryNotFoundError as error:
         known = {}
         with contextlib.suppress(*FAILURES):
@@ -192,7 +200,7 @@ def _told(name: str) -> Iterator[None]:
     except FAILURES as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise ModelError(f"{constants.HF_HUB_CACHE} cannot hold {name}: {error.strerror}") from error
-        raise ModelError(f"no connection to {constants.ENDPOINT} ({_line(error)}); {_again(name)}") from error
+        raise ModelError(f"no connection to {_hub()} ({_line(error)}); {_again(name)}") from error
 
 
 def _again(name: str) -> str:
@@ -200,7 +208,7 @@ def _again(name: str) -> str:
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=hub_name(name)[0], repo_type="model")
     kept = any(path.stat().st_size for path in folder.glob(f"blobs/*{UNFINISHED}"))
     so_far = "what came is kept, the same command goes on" if kept else "nothing of it is here yet; try again later"
-    return f"{so_far}: batchrun models pull {name}"
+    return f"{so_far}: batchrun models pull {shlex.quote(name)}"
 
 
 def _is_sound(path: Path, etag: str) -> bool:
@@ -230,8 +238,8 @@ def _wrong(remote: Remote) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return without_credentials(" ".join(str(error).split()))[:200] or type(error).__name__
 
 
-def _shown(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+def _hub() -> str:
+    return without_credentials(constants.ENDPOINT)

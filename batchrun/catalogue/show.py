@@ -1,19 +1,17 @@
 """Models on the terminal and as JSON, with nothing in them that a terminal would obey."""
 
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from batchrun.byte_counts import file_size
 from batchrun.catalogue.card import Card
 from batchrun.catalogue.found import Found
 from batchrun.printable import printable
-
-WIDE = 10_000  # columns of an output that is no terminal: no name is broken there
+from batchrun.terminal_table import print_table
 
 
 def list_json(found: Sequence[Found]) -> list[dict[str, Any]]:
@@ -30,8 +28,8 @@ def show_list(found: Sequence[Found]) -> None:
     for title in ("", "size", "where"):
         table.add_column(title, justify="right" if title == "size" else "left", overflow="fold")
     for each in found:
-        table.add_row(*map(_text, (each.name, each.kind, _size(each.size_bytes), each.place)))
-    _print(table)
+        table.add_row(*map(_text, (each.name, each.kind, file_size(each.size_bytes), each.place)))
+    print_table(table)
 
 
 def show_card(card: Card) -> None:
@@ -40,7 +38,7 @@ def show_card(card: Card) -> None:
     table.add_column(overflow="fold")
     for title, value in _rows(card):
         table.add_row(title, _text(value))
-    _print(table)
+    print_table(table)
 
 
 def _rows(card: Card) -> Iterable[tuple[str, str]]:
@@ -49,7 +47,7 @@ def _rows(card: Card) -> Iterable[tuple[str, str]]:
     yield "file", str(card.path)
     yield "architecture", f"{card.architecture}, {card.parameters / 1e6:,.0f} million parameters, {card.kind}"
     yield "quantisation", f"{card.quantisation}, {card.bits_per_weight:.1f} bits a weight"
-    yield "size", _size(card.size_bytes)
+    yield "size", file_size(card.size_bytes)
     cache = card.cache_bytes_per_token / 1024
     yield "context", f"{card.context_tokens:,} tokens; the cache takes {cache:.1f} KiB a token in f16"
     yield "vocabulary", f"{card.vocabulary_tokens:,} tokens"
@@ -58,17 +56,5 @@ def _rows(card: Card) -> Iterable[tuple[str, str]]:
     yield "stop tokens", " ".join(card.stop_tokens) or "none"
 
 
-def _size(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
-
-
 def _text(value: str) -> Text:
     return Text(printable(value))
-
-
-def _print(table: RenderableType) -> None:
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-    with console.capture() as shown:
-        console.print(table)
-    for line in shown.get().splitlines():
-        print(line.rstrip())

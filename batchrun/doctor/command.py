@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from batchrun.byte_counts import memory_size
 from batchrun.config import traced
 from batchrun.doctor.engines import engines
-from batchrun.doctor.findings import Diagnosis, Section, as_json, size
+from batchrun.doctor.findings import Diagnosis, Section, as_json
 from batchrun.doctor.folders import folders
 from batchrun.doctor.machine import machine
 from batchrun.doctor.model import model, opened
@@ -21,6 +21,7 @@ from batchrun.doctor.settings import BUILT_IN, settings_section, unreadable
 from batchrun.doctor.trial import trial
 from batchrun.errors import UsageError
 from batchrun.printable import printable
+from batchrun.terminal_table import print_table
 from batchrun.thermal import open_sensors
 
 
@@ -39,7 +40,7 @@ def diagnose(
     try:
         found = traced(flags, environment, file)
     except UsageError as error:
-        return Diagnosis([engines("auto"), unreadable(error, environment), folders()])
+        return Diagnosis([engines("auto"), unreadable(error, flags, environment, file), folders()])
     settings, senses = found.settings, open_sensors()
     first = [engines(settings.engine), machine(settings), folders()]
     sensed = sensors(senses, settings, found.origins)
@@ -52,7 +53,7 @@ def diagnose(
         slots, smallest = plan(parts)
         looked = [settings_section(found, parts.settings), model(parts, senses.sense().supply.source), slots]
         if tries and smallest:
-            tell(f"trying the weights, {size(parts.model.card.weights_bytes)} (--no-trial does without)")
+            tell(f"trying the weights, {memory_size(parts.model.card.weights_bytes)} (--no-trial does without)")
         tried = [trial(parts, smallest)] if tries and smallest else []
     finally:
         parts.model.close()
@@ -64,15 +65,13 @@ def show(found: Diagnosis, *, json_wanted: bool) -> None:
     if json_wanted:
         print(json.dumps(as_json(found), indent=2))
         return
-    console = Console(highlight=False)
     for section in found.sections:
-        console.print(Text(section.name, style="bold"))
-        console.print(_table(section))
+        print_table(Text(section.name, style="bold"))
+        print_table(_table(section))
     for problem in found.problems:
         mark = "problem" if problem.stops else "warning"
-        console.print(Text(f"{mark}: {printable(problem.what)}"), soft_wrap=True)
-        console.print(Text(f"    fix: {printable(problem.fix)}"), soft_wrap=True)
-    console.print("batchrun run would work here" if found.can_run else "batchrun run would not work here")
+        print(f"{mark}: {printable(problem.what)}\n    fix: {printable(problem.fix)}")
+    print("batchrun run would work here" if found.can_run else "batchrun run would not work here")
 
 
 def _table(section: Section) -> Table:

@@ -20,12 +20,15 @@ SIMD = {"avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX512"}
 
 
 def engines(wanted: str) -> Section:
-    """`wanted`: the engine that the settings name; problems with others stop nobody."""
+    """`wanted`: the engine that the settings name; problems with others stop nobody.
+
+    MLX needs llama.cpp too, which reads GGUF files and their vocabularies for it.
+    """
     facts, problems = [], []
     for engine, package in PACKAGES.items():
         number = installed(package)
         build = build_of(engine)
-        needed = engine == wanted or (engine == "llamacpp" and wanted == "auto")
+        needed = engine == wanted or (engine == "llamacpp" and wanted in ("auto", "mlx"))
         facts.append(Fact(NAMES[engine], _record(number, build), _shown(number, build)))
         if build.error and (number or needed):
             problems.append(_broken(engine, number, build.error, needed=needed))

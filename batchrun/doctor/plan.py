@@ -4,8 +4,10 @@ from dataclasses import asdict, replace
 
 from batchrun.assembly import Parts, slot_plan
 from batchrun.backends.base import LoadPlan
+from batchrun.byte_counts import memory_size
 from batchrun.capacity import CONTEXT_STEP, UNKNOWN_CONTEXT, described, most_context, needed_bytes
-from batchrun.doctor.findings import Fact, Problem, Section, size
+from batchrun.doctor.findings import Fact, Problem, Section
+from batchrun.doctor.model import engine_of
 from batchrun.errors import ModelError
 from batchrun.machine import Memory, memory, this_machine
 from batchrun.pacing import wants_probes
@@ -23,10 +25,13 @@ def plan(parts: Parts) -> tuple[Section, LoadPlan | None]:
     return Section("plan", [Fact("slots", asdict(load), shown)]), _smallest(parts)
 
 
-def _smallest(parts: Parts) -> LoadPlan:
-    """One row of a few tokens."""
+def _smallest(parts: Parts) -> LoadPlan | None:
+    """One row of a few tokens; None where even that finds no room."""
     few = replace(parts.settings, parallel=1, context=CONTEXT_STEP, prefix=False)
-    return slot_plan(replace(parts, settings=few), None)
+    try:
+        return slot_plan(replace(parts, settings=few), None)
+    except ModelError:  # memory went meanwhile, and the plan has said so or will at the next start
+        return None
 
 
 def _short_of_memory(parts: Parts, error: str) -> Problem:
@@ -38,14 +43,14 @@ def _short_of_memory(parts: Parts, error: str) -> Problem:
     fits = most_context(this_machine(), card, kv)
     if fits:
         return Problem(what, f"batchrun run JOBS --context {fits}", stops=settings.context is not None)
-    if kv == "f16" and settings.flash is not False and most_context(this_machine(), card, "q8_0") >= wanted:
+    compact = kv == "f16" and settings.flash is not False and engine_of(settings) == "llamacpp"
+    if compact and most_context(this_machine(), card, "q8_0") >= wanted:
         return Problem(what, "batchrun run JOBS --kv q8_0")
     there, needed = memory(), needed_bytes(card, least, kv)
     limit = f" (limited by {there.limit})" if there.limit else ""
-    what = (
-        f"one row of {least} tokens needs {size(needed)} with this model, {size(there.available_bytes)} are available"
-    )
-    return Problem(what + limit, _more(there, needed))
+    has = memory_size(there.available_bytes)
+    what = f"one row of {least} tokens needs {memory_size(needed)} with this model, {has} are available{limit}"
+    return Problem(what, _more(there, needed))
 
 
 def _more(found: Memory, needed: int) -> str:
@@ -54,7 +59,7 @@ def _more(found: Memory, needed: int) -> str:
     if found.limit == "ulimit -v":
         return "ulimit -v unlimited  # in the shell or job script that set it"
     if found.limit == "cgroup":
-        return f"give the container {size(missing)} more, such as docker run --memory"
+        return f"give the container {memory_size(missing)} more, such as docker run --memory"
     if needed > found.total_bytes:
-        return f"batchrun doctor --model FILE  # one of at most {size(found.total_bytes * 3 // 4)}"
-    return f"end other programs until {size(missing)} more are available"
+        return f"batchrun doctor --model FILE  # one of at most {memory_size(found.total_bytes * 3 // 4)}"
+    return f"end other programs until {memory_size(missing)} more are available"

@@ -54,7 +54,7 @@ def _kept(settings: Settings, sensed: Sensed, origins: Mapping[str, str]) -> lis
     try:
         check_measurable(rules(settings, datetime.now()), sensed)
     except UsageError as error:
-        named = next(name for name in RULES if f"--{name.replace('_', '-')} " in str(error))
+        named = next((name for name in RULES if f"--{name.replace('_', '-')} " in str(error)), "")
         return [Problem(str(error), undone(named, origins))]
     return []
 

@@ -9,6 +9,9 @@ from batchrun.doctor.model import download_again
 from batchrun.errors import ModelError
 from batchrun.probe import TOKENS, run_probe
 
+# what sends SIGKILL is a system that is short of memory
+MORE_MEMORY = "end other programs, or take a smaller model: batchrun doctor --model FILE"
+
 
 def trial(parts: Parts, load: LoadPlan) -> Section:
     """One row, alone, for as long as `load` says."""
@@ -16,12 +19,12 @@ def trial(parts: Parts, load: LoadPlan) -> Section:
     try:
         backend = open_backend(parts, load, lambda: False, lambda: False)
     except ModelError as error:
-        return _failed(parts, error)
+        return failed(parts, error)
     try:
         loaded_s = time.monotonic() - began_s
         took = run_probe(backend, parts.model.tokenizer, 0, time.monotonic)
     except ModelError as error:
-        return _failed(parts, error)
+        return failed(parts, error)
     finally:
         backend.close()
     speed = 1 / max(took.token_s, 1e-9)
@@ -34,6 +37,8 @@ def trial(parts: Parts, load: LoadPlan) -> Section:
     )
 
 
-def _failed(parts: Parts, error: ModelError) -> Section:
+def failed(parts: Parts, error: ModelError) -> Section:
+    """A trial that came to nothing."""
     what = f"the weights were loaded and tried, and failed: {error}"
-    return Section("trial", (), [Problem(what, download_again(parts.settings.model))])
+    fix = MORE_MEMORY if "ended by SIGKILL" in what else download_again(parts.settings.model)
+    return Section("trial", (), [Problem(what, fix)])

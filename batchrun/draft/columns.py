@@ -11,7 +11,7 @@ from batchrun.draft.data import Record
 from batchrun.errors import InputError, UsageError
 
 ID_NAMES = frozenset({"id", "_id", "uuid", "key"})
-BAD_SHOWN = 3
+LONGEST_NAME, MOST_WORDS = 60, 5
 
 
 @dataclass(slots=True)
@@ -98,7 +98,23 @@ def refuse_bad(seen: Seen, shown: str, encoding: str | None) -> None:
     mended = "mend it"
     if "UTF-8" in (first.problem or "") and encoding is None:
         mended = "give its --encoding (cp1252 is usual)"
-    raise InputError(f"{shown}, line {first.line}: {first.problem}{more}; {mended}, or leave such out with --skip-bad")
+    raise InputError(f"{shown}, {first.fault}{more}; {mended}, or leave such out with --skip-bad")
+
+
+def looks_like_data(columns: Iterable[str]) -> str | None:
+    """A name that is none, where a table seems to begin with a row: a number, or a sentence."""
+    for name in columns:
+        if len(name) > LONGEST_NAME or len(name.split()) > MOST_WORDS or _is_number(name):
+            return name
+    return None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def text_of(value: Any) -> str:

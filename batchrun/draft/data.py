@@ -6,12 +6,14 @@ place; nothing is dropped on the way.
 
 import codecs
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from batchrun.blocks import file_blocks
+from batchrun.confinement import read_below
 from batchrun.documents import Pattern, document_lines, pattern
 from batchrun.errors import InputError, JobError, UsageError
 from batchrun.inputs import STREAM
@@ -26,11 +28,18 @@ FILE, TEXT = "file", "text"  # keys of a record that stands for a document
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row.  `line`: where it begins; `problem`: why it cannot be read, and then it has no values."""
+    """A row or a text.  `line`: where a row begins; `problem`: why it cannot be read, and then it has no values;
+    `file`: of a text."""
 
     line: int
     values: dict[str, Any]
     problem: str | None = None
+    file: str = ""
+
+    @property
+    def fault(self) -> str:
+        """The problem, with the line where it names no file."""
+        return f"{self.problem}" if self.file else f"line {self.line}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +71,29 @@ class Data:
     def reader(self) -> LineReader:
         """The lines of a table or a JSONL file; counts its blank ones."""
         blocks = _checked(file_blocks(self.path), self.name, self.encoding, has_header=self.kind != "jsonl")
-        return Reading(self.kind, LINE_BYTES).reader(blocks, self.path)
+        return Reading(self.kind, LINE_BYTES, numbers=()).reader(blocks, self.path)  # cells come back as written
 
     def _texts(self, documents: Pattern) -> Iterator[Record]:
-        for line in document_lines([documents], None):
+        """Read as a run reads them: not through links that lead out of the folder, no pipes, none without end."""
+        for line in document_lines([documents], None, self.without):
             if line.problem:
-                yield Record(line.number, {}, line.problem.message)
+                yield Record(line.number, {}, line.problem.message, os.fsdecode(line.data))
                 continue
             file = str(json.loads(line.data)["document_file"])
-            if Path(file).resolve() in self.without:
-                continue
             try:
-                text = Path(file).read_bytes().decode(self.encoding or "utf-8-sig")
-                yield Record(line.number, {FILE: file, TEXT: text})
-            except OSError as error:
-                yield Record(line.number, {}, f"{file}: {error.strerror}")
-            except UnicodeDecodeError:
-                yield Record(line.number, {}, f"{file} is not {self.encoding or 'UTF-8'} text")
+                data = read_below(file, line.origin.base, line.origin.root, LINE_BYTES, "document_unreadable", "text")
+                text = data.decode(self.encoding or "utf-8-sig")
+                yield Record(line.number, {FILE: file, TEXT: text}, file=file)
+            except JobError as error:
+                yield Record(line.number, {}, str(error).partition(" (see --")[0], file)  # options of a run
+            except UnicodeError:
+                yield Record(line.number, {}, f"{file} is not {self.encoding or 'UTF-8'} text", file)
 
 
 def data(name: str, kind: str | None, encoding: str | None) -> Data:
     """What an argument of `init` names.  Raises UsageError, InputError."""
-    if encoding is not None:
-        try:
-            codecs.lookup(encoding)
-        except LookupError as error:
-            raise UsageError(f"--encoding is {encoding!r}; expected one such as cp1252, latin-1 or utf-16") from error
+    if encoding is not None and not _is_of_text(encoding):
+        raise UsageError(f"--encoding is {encoding!r}; expected one such as cp1252, latin-1 or utf-16")
     if kind is not None and kind not in KINDS:
         raise UsageError(f"--input-format is {kind!r}; expected {', '.join(KINDS)}")
     if name == STREAM:
@@ -105,6 +111,15 @@ def data(name: str, kind: str | None, encoding: str | None) -> Data:
         return Data(name, path, documents=pattern(name), encoding=encoding)
     except InputError as error:
         raise InputError(f"{name}: no such file or folder; expected a CSV, TSV or JSONL file, or a folder") from error
+
+
+def _is_of_text(encoding: str) -> bool:
+    """Whether it writes text piece by piece: Python has others under such names, as hex, zlib and punycode."""
+    try:
+        pieces = "a".encode(encoding) + "b".encode(encoding)
+        return pieces.decode(encoding).replace("\ufeff", "") == "ab"
+    except (LookupError, UnicodeError):
+        return False
 
 
 def _checked(blocks: Iterable[bytes], name: str, encoding: str | None, *, has_header: bool) -> Iterator[bytes]:
