@@ -211,7 +211,7 @@ def test_every_setting_can_come_from_the_environment() -> None:
         named = {"schema": "fake", "schemas": "fake", "weights": "q8_0", "schema_in_prompt": "off"}
         named |= {"on_budget": "fail", "thinking": "64", "layout": "document-first", "kv": "q8_0", "flash": "no"}
         named |= {"input_format": "csv", "order": "input", "output_format": "csv", "on_overflow": "chunk"}
-        named |= {"isolate": "no"}
+        named |= {"isolate": "no", "audit": "2%"}
         named |= {"priority": "low", "quiet_hours": "08:00-18:00", "until": "06:30", "max_energy": "40Wh"}
         named |= {"only_on_ac": "yes", "worker_resources": '{"num_gpus": 1}'}
         text = named.get(field.name) or texts.get(kind, "x")

@@ -70,21 +70,22 @@ def test_a_forbidden_token_is_never_drawn(seed: int, vocab: int, temperature: fl
 @given(seeds, vocabs)
 def test_greedy_is_the_best_token_and_its_lead_over_the_second(seed: int, vocab: int) -> None:
     logits = random_logits(seed, vocab)
-    token, margin = draw(logits, Sampling(seed=seed), position=3)
+    token, margin, second = draw(logits, Sampling(seed=seed), position=3)
     ordered = np.sort(logits)[::-1]
     assert token == int(logits.argmax())
     assert margin == (float(ordered[0] - ordered[1]) if vocab > 1 else np.inf)
+    assert vocab == 1 or (second != token and logits[second] == ordered[1])
 
 
 def test_among_equals_greedy_takes_the_first_with_no_margin() -> None:
-    assert draw(np.array([1, 5, 5, 2], np.float32), Sampling(), 0) == (1, 0.0)
+    assert draw(np.array([1, 5, 5, 2], np.float32), Sampling(), 0) == (1, 0.0, 2)
 
 
 def test_a_lone_allowed_token_has_an_infinite_margin() -> None:
     logits = np.full(40, -np.inf, np.float32)
     logits[7] = -3
-    assert draw(logits, Sampling(), 0) == (7, np.inf)
-    assert draw(logits, Sampling(temperature=1.0), 0) == (7, np.inf)
+    assert draw(logits, Sampling(), 0)[:2] == (7, np.inf)
+    assert draw(logits, Sampling(temperature=1.0), 0)[:2] == (7, np.inf)
 
 
 # -- the sets that a draw is from
