@@ -55,6 +55,27 @@ class Sink(Protocol):
     def sync(self) -> None: ...
 
 
+class NoPast:
+    """The part of a sink that finds no earlier results, for those that hand results on and keep none."""
+
+    full = False
+
+    def begin(self, index: int) -> None:
+        pass
+
+    def claim(self, job_id: str, digest: str, index: int = 0) -> Status | None:
+        return None
+
+    def latest(self, job_id: str) -> dict[str, Any] | None:
+        return None
+
+    def answer(self, digest: str) -> dict[str, Any] | None:
+        return None
+
+    def sync(self) -> None:
+        pass
+
+
 class Relay:
     """Results for an outlet.  `ordered`: in the order of the input."""
 

@@ -7,13 +7,12 @@ is loaded, and takes with it whoever loads it.
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any
 
-from batchrun.printable import printable
+from batchrun.backends.apart import run_apart
 
 PATIENCE_S = 60.0
 
@@ -28,26 +27,16 @@ class Build:
 
 def build_of(engine: str) -> Build:
     """Asks a library, in a child."""
-    command = [sys.executable, "-P", "-m", "batchrun.backends.build", engine]
-    paths = os.pathsep.join(place for place in sys.path if place)
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=os.environ | {"PYTHONPATH": paths},
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        done = run_apart("build", engine, patience_s=PATIENCE_S)
     except subprocess.TimeoutExpired:
         return Build({}, f"did not load within {PATIENCE_S:g} s")
-    if done.returncode < 0:
-        return Build({}, f"ends by {signal.Signals(-done.returncode).name} as it is loaded")
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").strip().split("\n")[-1]
-        return Build({}, printable(words)[:300] or f"ends with status {done.returncode} as it is loaded")
+    if done.by:
+        return Build({}, f"ends by {done.by} as it is loaded")
+    if done.status:
+        return Build({}, done.words or f"ends with status {done.status} as it is loaded")
     try:
-        return Build(json.loads(done.stdout.strip().split(b"\n")[-1]))
+        return Build(json.loads(done.out.strip().split(b"\n")[-1]))
     except ValueError:
         return Build({}, "ends without a word as it is loaded")
 

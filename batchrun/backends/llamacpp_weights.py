@@ -8,7 +8,6 @@ holds the original's identity; `write_in_format` writes one where it is told.
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import NamedTuple
 
 import llama_cpp
 
+from batchrun.backends.apart import run_apart
 from batchrun.backends.llamacpp import quiet_log
 from batchrun.errors import ModelError
-from batchrun.printable import printable
 
 FORMATS: Mapping[str, int] = {
     "f32": llama_cpp.LLAMA_FTYPE_ALL_F32,
@@ -88,22 +87,12 @@ def write_in_format(original: Path, kind: str, target: Path) -> None:
     """Writes the weights in another format, in a process of its own: the quantiser knows no signals, and a damaged file
     can end it.  Raises ModelError; an unfinished file is taken away."""
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
-    command = [sys.executable, "-P", "-m", "batchrun.backends.llamacpp_weights", str(original), str(unfinished), kind]
-    paths = os.pathsep.join(place for place in sys.path if place)
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=os.environ | {"PYTHONPATH": paths},
-            check=False,
-        )
-        if done.returncode < 0:
-            how = signal.Signals(-done.returncode).name
-            raise ModelError(f"{original.name} makes llama.cpp end by {how}; expected a sound GGUF file")
-        if done.returncode:
-            words = done.stderr.decode(errors="replace").strip().split("\n")[-1]
-            raise ModelError(printable(words)[:500] or f"llama.cpp could not write {original.name} as {kind}")
+        done = run_apart("llamacpp_weights", original, unfinished, kind)
+        if done.by:
+            raise ModelError(f"{original.name} makes llama.cpp end by {done.by}; expected a sound GGUF file")
+        if done.status:
+            raise ModelError(done.words or f"llama.cpp could not write {original.name} as {kind}")
         os.replace(unfinished, target)
     except OSError as error:
         raise ModelError(f"{target} cannot be written: {error.strerror}") from error

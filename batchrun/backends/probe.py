@@ -6,13 +6,12 @@ FILE` is the other side.
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from batchrun.backends.apart import run_apart
 from batchrun.errors import ModelError
-from batchrun.printable import printable
 
 PATIENCE_S = 120.0
 
@@ -22,26 +21,14 @@ def probe(path: Path, identity: str, remembered: Path) -> None:
     mark = remembered / identity[:32]
     if mark.exists():
         return
-    command = [sys.executable, "-P", "-m", "batchrun.backends.probe", str(path)]
-    paths = os.pathsep.join(place for place in sys.path if place)
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=os.environ | {"PYTHONPATH": paths},
-            timeout=PATIENCE_S,
-            start_new_session=True,
-            check=False,
-        )
+        done = run_apart("probe", path, patience_s=PATIENCE_S)
     except subprocess.TimeoutExpired as error:
         raise ModelError(f"{path.name} could not be opened within {PATIENCE_S:g} s") from error
-    if done.returncode < 0:
-        how = signal.Signals(-done.returncode).name
-        raise ModelError(f"{path.name} makes llama.cpp end by {how}; expected a sound GGUF file")
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").strip().split("\n")[-1]
-        raise ModelError(printable(words)[:500] or f"{path.name} could not be opened")
+    if done.by:
+        raise ModelError(f"{path.name} makes llama.cpp end by {done.by}; expected a sound GGUF file")
+    if done.status:
+        raise ModelError(done.words or f"{path.name} could not be opened")
     with contextlib.suppress(OSError):  # without a place for marks the next run looks again
         remembered.mkdir(parents=True, exist_ok=True)
         mark.touch()

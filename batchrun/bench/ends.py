@@ -4,12 +4,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from batchrun.bench.workloads import Workload
-from batchrun.core import Result, Status
+from batchrun.core import Result
 from batchrun.glance import Glance
 from batchrun.line import Line
+from batchrun.sink import NoPast
 from batchrun.stats import BurstStats
 
 LOOK_S = 0.005
@@ -46,28 +46,15 @@ class MemorySource:
         return self._lines[self._next - 1]
 
 
-class MemorySink:
+class MemorySink(NoPast):
     """Results and stats lines, kept, with the moment at which each result came."""
 
     next_burst = 1
-    full = False
 
     def __init__(self) -> None:
         self.results: list[Result] = []
         self.ended_s: list[float] = []
         self.bursts: list[BurstStats] = []
-
-    def begin(self, index: int) -> None:
-        pass
-
-    def claim(self, job_id: str, digest: str, index: int = 0) -> Status | None:
-        return None
-
-    def latest(self, job_id: str) -> dict[str, Any] | None:
-        return None
-
-    def answer(self, digest: str) -> dict[str, Any] | None:
-        return None
 
     def append(self, entry: Result | BurstStats) -> None:
         if isinstance(entry, Result):
@@ -75,9 +62,6 @@ class MemorySink:
             self.ended_s.append(time.perf_counter())
         else:
             self.bursts.append(entry)
-
-    def sync(self) -> None:
-        pass
 
     def close(self) -> None:
         pass

@@ -15,7 +15,7 @@ from typing import Any
 from batchrun import __version__
 from batchrun.assembly import Parts, engine_and_formats, open_parts
 from batchrun.config import Settings
-from batchrun.core import Rejection, Request, Result, Status
+from batchrun.core import Rejection, Request, Result
 from batchrun.errands import Errand
 from batchrun.errors import BatchrunError, JobError
 from batchrun.fleet.orders import Likeness, Opening, Order, Report
@@ -26,6 +26,7 @@ from batchrun.outcomes import Outcomes
 from batchrun.pacing import paced
 from batchrun.results import reject
 from batchrun.runner import Ends, Runner
+from batchrun.sink import NoPast
 from batchrun.stats import BurstStats
 from batchrun.supply import Room, Supplier
 from batchrun.thermal import open_sensors
@@ -93,11 +94,10 @@ class Inbox:
             self._outcomes.lost += [each for each in self._outcomes.errands if each.job.index in lost]
 
 
-class Outbox:
+class Outbox(NoPast):
     """What this machine has to report: a runner's sink, its stats, and who looks on."""
 
     next_burst = 1
-    full = False
 
     def __init__(self, inbox: Inbox) -> None:
         self.wanted_jobs: Callable[[], int] = lambda: 1
@@ -133,18 +133,6 @@ class Outbox:
 
     # -- as a sink
 
-    def begin(self, index: int) -> None:
-        pass
-
-    def claim(self, job_id: str, digest: str, index: int = 0) -> Status | None:
-        return None
-
-    def latest(self, job_id: str) -> dict[str, Any] | None:
-        return None
-
-    def answer(self, digest: str) -> dict[str, Any] | None:
-        return None
-
     def append(self, result: Result | BurstStats) -> None:
         with self._changed:
             if isinstance(result, Result):
@@ -152,9 +140,6 @@ class Outbox:
             else:
                 self._bursts.append(result)
             self._changed.notify()
-
-    def sync(self) -> None:
-        pass
 
     # -- as one who looks on
 
