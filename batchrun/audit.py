@@ -22,9 +22,10 @@ from batchrun.other_ways import completed, verdict_of
 from batchrun.prompts import PARTS
 from batchrun.result_lines import record_of
 from batchrun.source import all_lines
-from batchrun.verdicts import COMPARED, Audit, in_sample
+from batchrun.verdicts import COMPARED, Audit, drawn, in_sample
 from batchrun.width import Width
 
+NOT_ALL_OK, NOTHING_COMPARED = 3, 4
 INPUT_GONE = "no line of the input has its id"
 
 
@@ -48,6 +49,11 @@ def command(settings: Settings, results: Path, jobs: Sequence[str], documents: S
         parts.model.close()
 
 
+def exit_status(found: Audit) -> int:
+    """0 where all that was compared holds, 3 where an answer is different, 4 where nothing could be compared."""
+    return NOT_ALL_OK if found.different else 0 if found.counts else NOTHING_COMPARED
+
+
 def shown(found: Audit, *, as_json: bool) -> str:
     """As JSON, or in lines for a person."""
     if as_json:
@@ -68,20 +74,25 @@ def audit(parts: Parts, results: Path, source: Inputs, share: float, seed: int) 
 
 
 def _sample(results: Path, share: float, seed: int, found: Audit) -> dict[str, dict[str, Any]]:
-    """The results that are looked at, by id; of an id that stands twice the last one."""
-    sample, are_results = dict[str, dict[str, Any]](), False
+    """The results that are looked at, by id, one at least; of an id that stands twice the last one."""
+    sample, comparable, are_results = dict[str, dict[str, Any]](), dict[str, Any](), False
     try:
         for block in LineReader(file_blocks(results)):
             record = record_of(block.data)
             if record is None or "output" not in record or "index" not in record:
                 continue
             are_results = True
-            if record["status"] in COMPARED and in_sample(record["id"], record["digest"], share, seed):
+            if record["status"] not in COMPARED:
+                continue
+            if in_sample(record["id"], record["digest"], share, seed):
                 sample[record["id"]] = record
+            comparable = min(comparable or record, record, key=lambda each: drawn(each["id"], each["digest"], seed))
     except InputError as error:
         raise InputError(f"{error}; expected a results file") from error
     if not are_results:
         raise InputError(f"{results} holds no results; expected a results file")
+    if comparable and not sample:
+        sample[comparable["id"]] = comparable  # a share of few results is one at least
     for job_id, record in list(sample.items()):
         if reason := _incomparable(record):
             found.passed_over[reason] += 1
@@ -149,5 +160,5 @@ def _run_alone(
 def jobs_beside(results: Path) -> str | None:
     """The job file that results of that name were made of, if it is there."""
     name = results.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".results")
-    beside = [results.with_name(name + ending) for ending in (".jsonl", ".csv", ".tsv", ".jsonl.gz")]
+    beside = [results.with_name(name + ending) for ending in (".jsonl", ".jobs.jsonl", ".csv", ".tsv", ".jsonl.gz")]
     return next((str(path) for path in beside if path.is_file() and path != results), None)

@@ -61,7 +61,8 @@ def audit(
     """Run a seeded sample of a run's jobs again, each alone, and compare: identical, near-tie, different.
 
     Rows of a batch must not change each other's answers. Near-ties part where two tokens were nearly as likely. Give
-    the settings of the run; jobs that differ are passed over and counted. Exit status: 0 none is different, 3 some are.
+    the settings of the run; jobs that differ are passed over and counted. Exit status: 0 none is different, 3 some are,
+    4 nothing could be compared.
     """
     flags = model_options.given(locals())
     from batchrun import audit as auditing
@@ -69,7 +70,7 @@ def audit(
 
     found = auditing.command(resolve(flags, os.environ, config), results, jobs or [], documents or [], share)
     typer.echo(auditing.shown(found, as_json=as_json))
-    raise typer.Exit(3 if found.different else 0)
+    raise typer.Exit(auditing.exit_status(found))
 
 
 def swarm(

@@ -6,6 +6,7 @@ Whatever a line turns out to be, it ends as exactly one result.  Where no rest p
 while the last rows of the first still run, so the batch stays full.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -342,11 +343,13 @@ class Runner:
             burst = self._burst or self._begin_burst(worker)
             self._return_waiting(worker)
             until_s = self._ends.clock() + self._parts.settings.grace_seconds
-            while not worker.idle and self._ends.clock() < until_s:
-                self._ends.watch.tick(self.glance)
-                self._step(worker)
+            with contextlib.suppress(Interrupted):  # in the middle of a step: what ended before it is kept
+                while not worker.idle and self._ends.clock() < until_s:
+                    self._ends.watch.tick(self.glance)
+                    self._step(worker)
             for request, _ in worker.running_since() if self._ends.stop.timed_out else ():
                 self._take_out(worker, request, FinishReason.EXPIRED, "the run's deadline was reached")
                 cut_off = True
+            self.summary.cut_off = len(worker.running_since())
             self._end_burst(burst)
         return cut_off

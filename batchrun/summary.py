@@ -28,6 +28,7 @@ class Summary:
     forced_tokens: int = 0
     closed: int = 0  # answers that were led to an end inside their budget
     tried_again: int = 0
+    cut_off: int = 0  # rows that the end of the run found unfinished; they run again
     interrupted: bool = False
     too_many_failures: bool = False
     spared: int = 0  # results of jobs that did not have to run: their group has its answer
@@ -92,6 +93,9 @@ def lines(summary: Summary, where: str) -> list[str]:
         said.append(
             f"{summary.closed} {_plural('answer', summary.closed)} closed inside the budget: see closed_by_budget"
         )
+    if summary.cut_off:
+        rows = "1 row that ran was" if summary.cut_off == 1 else f"{summary.cut_off} rows that ran were"
+        said.append(f"{rows} cut off")
     if summary.tried_again:
         said.append(f"{summary.tried_again} further {'try' if summary.tried_again == 1 else 'tries'}")
     if summary.slowed:
@@ -103,7 +107,7 @@ def lines(summary: Summary, where: str) -> list[str]:
         said.append(f"{others} for other reasons: see errors in the results, or batchrun report")
     if summary.earlier_not_ok:
         said.append(f"{summary.earlier_not_ok} of those done before are not ok")
-    if summary.audit:
+    if summary.audit and (summary.audit.counts or summary.audit.passed_over):
         said += audit_lines(summary.audit)
     if summary.blank_lines:
         said.append(f"{summary.blank_lines} blank {_plural('line', summary.blank_lines)} skipped")

@@ -18,6 +18,7 @@ from batchrun.printable import printable
 COMPARED = frozenset({Status.OK, Status.INVALID, Status.TRUNCATED})
 ROWS_KEPT = 1000
 ROWS_SAID = 10
+SHOWN, SHOWN_BEFORE = 48, 16  # characters of an answer, and of those before the place where two part
 
 Decode = Callable[[Sequence[int]], bytes]
 
@@ -62,10 +63,15 @@ class Audit:
             del self.rows[ROWS_KEPT:]
 
 
+def drawn(job_id: str, digest: str, seed: int) -> float:
+    """A job's draw, from 0 to 1: the same for a seed, whatever the order of the file."""
+    hashed = blake2b(f"{seed}\0{job_id}\0{digest}".encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(hashed) / 2**64
+
+
 def in_sample(job_id: str, digest: str, share: float, seed: int) -> bool:
-    """Whether a job is among the share that is looked at: the same ones for a seed, whatever the order of the file."""
-    drawn = blake2b(f"{seed}\0{job_id}\0{digest}".encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(drawn) < share * 2**64
+    """Whether a job is among the share that is looked at."""
+    return drawn(job_id, digest, seed) < share
 
 
 def same_way(batch: Completion, alone: Completion) -> Verdict:
@@ -146,10 +152,18 @@ def lines(found: Audit) -> list[str]:
     total = found.counts.total()
     said = [f"audit: {total} {'job' if total == 1 else 'jobs'} run again alone: {counts}"]
     said += [f"audit: {count} passed over: {reason}" for reason, count in found.passed_over.most_common()]
-    said += [f"audit: {row.verdict}: job {printable(row.id)} (line {row.index})" for row in found.rows[:ROWS_SAID]]
+    said += [f"audit: {row.verdict}: {_parting(row)}" for row in found.rows[:ROWS_SAID]]
     if len(found.rows) > ROWS_SAID:
         said.append(f"audit: and {len(found.rows) - ROWS_SAID} more rows: see batchrun audit --json")
     return said
+
+
+def _parting(row: Row) -> str:
+    """A job, and its two answers from a little before the place where they part."""
+    said = row.in_batch if isinstance(row.in_batch, str) else _spelled(row.in_batch)
+    start = max(0, _common_characters(said, row.alone) - SHOWN_BEFORE)
+    pieces = [printable(text[start : start + SHOWN]) for text in (said, row.alone)]
+    return f"job {printable(row.id)} (line {row.index}): …{pieces[0]}… in the batch, …{pieces[1]}… alone"
 
 
 def _spelled(value: Any) -> str:

@@ -100,6 +100,15 @@ def test_what_cannot_be_compared_is_counted_with_its_reason(tmp_path: Path) -> N
     }
 
 
+def test_an_audit_looks_at_one_result_at_least_and_one_of_nothing_is_no_success(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    batchrun(tmp_path, "run", "jobs.jsonl")
+    assert audited(tmp_path, "--share", "0.1%")[1]["audited"] == 1
+    (tmp_path / "others.jsonl").write_text('{"id": "nobody", "prompt": "x"}\n')
+    status, found = audited(tmp_path, "--jobs", "others.jsonl", "--share", "100%")
+    assert (status, found["audited"], found["passed_over"]) == (4, 0, {"no line of the input has its id": 5})
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

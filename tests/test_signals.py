@@ -124,7 +124,9 @@ def test_rows_that_outlast_the_grace_are_left_for_the_next_run(tmp_path: Path) -
     assert status == 130
     assert statuses(read(tmp_path / "jobs.results.jsonl")).keys() == {"short"}
     write_jobs(tmp_path / "jobs.jsonl", [LONG | {"max_tokens": 20}, {"id": "short", "prompt": "p"}])
+    assert "1 row that ran was cut off" in text
     assert "resume with: batchrun run jobs.jsonl" in text
+    assert '"jobs":{"ok":1}' in (tmp_path / "jobs.results.stats.jsonl").read_text()
     assert batchrun(tmp_path, "run", "jobs.jsonl").status == 3
     assert statuses(read(tmp_path / "jobs.results.jsonl")) == {"short": "ok", "long": "truncated"}
 
