@@ -241,14 +241,14 @@ def test_the_first_signal_ends_the_run_and_it_can_be_resumed(tmp_path: Path, clu
 
 
 def test_another_version_is_refused_and_the_others_go_on(tmp_path: Path, cluster: RealCluster) -> None:
-    write_jobs(tmp_path, 50)
+    write_jobs(tmp_path, 6000, tokens=40)  # enough for a third node that joins later
     older = tmp_path / "older"
     older.mkdir()
     (older / "sitecustomize.py").write_text("import batchrun\nbatchrun.__version__ = '0.0.1'\n")
     with another_node(cluster, f"PYTHONPATH={older}:{Path(batchrun.__file__).parent.parent}"):
         ran = run(tmp_path, cluster, "jobs.jsonl")
     assert f"refused: batchrun 0.0.1 there, {batchrun.__version__} here" in ran.err
-    assert len(results(tmp_path)) == 50
+    assert len(results(tmp_path)) == 6000
 
 
 def test_another_model_and_no_model_are_refused_and_the_others_go_on(tmp_path: Path, cluster: RealCluster) -> None:
