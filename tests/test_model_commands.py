@@ -93,6 +93,8 @@ def test_what_cannot_be_read_is_passed_over_and_links_that_lead_nowhere_are_no_m
 ) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "a.gguf").write_bytes(b"GGUF")
+    (tmp_path / "page.gguf").write_text("<html>")
+    os.mkfifo(tmp_path / "pipe.gguf")
     (tmp_path / "gone.gguf").symlink_to(tmp_path / "nowhere")
     (tmp_path / "round.gguf").symlink_to(tmp_path / "round.gguf")
     ran = models(tmp_path, "list", ".", "--json")
