@@ -191,3 +191,11 @@ def test_a_small_window_says_how_many_cards_have_no_place(columns: int, lines: i
     with CardGrid(ROLES, Console(file=screen, force_terminal=True, width=columns, height=lines, color_system=None)):
         pass
     assert re.findall(r"and (\d+) more", screen.getvalue())[:1] == ([str(more)] if more else [])
+
+
+def test_ctrl_c_prints_nothing_of_agents_that_said_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CtrlC, "pressed", True)
+    ran = asked(tmp_path, "What now?")
+    assert ran.status == 130
+    assert 0 < ran.out.count("(cancelled)\n\n") < len(ROLES)
+    assert "stopped; 0 of 8 agents had finished" in ran.err

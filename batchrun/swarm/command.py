@@ -50,8 +50,10 @@ def ask(settings: Settings, question: Question, roles: Sequence[Role], *, synthe
     finally:
         parts.model.close()
     answers = found.answers + (last.answers if last else ())
-    if ctrl_c.pressed and not answers:
-        raise KeyboardInterrupt
+    if ctrl_c.pressed:
+        answers = tuple(answer for answer in answers if answer.text or answer.result.status is not Status.CANCELLED)
+        if not answers:
+            raise KeyboardInterrupt
     if as_json:
         print(json.dumps(_record(question, found, answers), indent=2))
     else:
