@@ -1,4 +1,5 @@
-"""What a shell may offer for a value that is half typed.  Looks at names only, and loads no model library.
+"""What a shell may offer for a value that is half typed.  Looks at names and first bytes only, and loads no
+model library.
 
 Where nothing is offered the shell goes on with files, as it does for all options that take a path.
 """
@@ -20,10 +21,10 @@ def choices(setting: str) -> Callable[[str], list[str]]:
 
 def models(incomplete: str) -> list[str]:
     """The embedded model, and the GGUF files of this folder."""
-    from batchrun.models import EMBEDDED
+    from batchrun.models import EMBEDDED, is_gguf
 
-    names = [EMBEDDED, *sorted(path.name for path in Path().glob("*.gguf"))]
-    return [name for name in names if name.startswith(incomplete)]
+    found = sorted(path.name for path in Path().glob("*.gguf") if path.name.startswith(incomplete) and is_gguf(path))
+    return [*([EMBEDDED] if EMBEDDED.startswith(incomplete) else []), *found]
 
 
 def schemas(incomplete: str) -> list[str]:

@@ -39,7 +39,7 @@ def init(
     ] = None,
     input_format: options.InputFormat = None,
     encoding: Annotated[str | None, typer.Option(help="Of DATA: cp1252, utf-16, ... Default: utf-8.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that cannot be read.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that are unreadable or empty.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Make a job file and a schema from your own data and one example of the answer you want.

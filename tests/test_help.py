@@ -1,5 +1,6 @@
 """What the command line says of itself: an example for each command, versions, and words for a half-typed line."""
 
+import os
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -58,7 +59,9 @@ def bash(folder: Path, script: str) -> list[str]:
 def test_bash_completes_commands_engines_models_and_schemas(tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "note.json").write_text("{}")
-    (tmp_path / "small.gguf").touch()
+    (tmp_path / "small.gguf").write_bytes(b"GGUF")
+    (tmp_path / "sm-no-model.gguf").touch()
+    os.mkfifo(tmp_path / "sm-pipe.gguf")
     said = bash(
         tmp_path,
         """

@@ -264,7 +264,7 @@ def test_a_failure_leaves_both_files_as_they_were(tmp_path: Path, monkeypatch: p
     assert [(path, path.read_bytes()) for path in sorted(tmp_path.rglob("*.json*"))] == before
 
 
-def full_disk(*_: object) -> Iterator[dict[str, Any]]:
+def full_disk(*_: object, **__: object) -> Iterator[dict[str, Any]]:
     yield {}
     raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -285,7 +285,7 @@ def test_columns_named_like_settings_come_back_as_they_were_written(tmp_path: Pa
 def test_empty_texts_and_a_header_that_looks_like_a_row_are_told(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("a first review,5\nlovely,4\n ,3\n")
     said = init(tmp_path, "in.csv").err
-    assert "without a text, though they are jobs: 1\n" in said
+    assert "1 row has no text: line 3; --skip-bad leaves it out\n" in said
     assert "and '5' is an odd one; is it a row of data?\n" in said
     (tmp_path / "in.csv").write_text(TABLE)
     assert "is an odd one" not in init(tmp_path, "in.csv", "--force").err
@@ -305,6 +305,62 @@ def test_a_run_whose_settings_name_another_folder_of_schemas_is_given_this_one(t
     ran = init(tmp_path, "in.csv")
     assert ran.out == "batchrun run in.jobs.jsonl -o in.results.jsonl --schemas schemas\n"
     assert here(tmp_path, "check", *shlex.split(ran.out)[2:]).status == 0
+
+
+# -- nothing is left out, left empty, or renamed without a word
+
+
+def test_a_column_in_braces_is_refused_and_other_braces_are_text(tmp_path: Path) -> None:
+    assert refused(tmp_path, TABLE, "--prompt", "Say {review}").startswith(
+        "--prompt holds {review}, which nothing fills in; expected none: the text goes behind the prompt by itself"
+    )
+    assert made(tmp_path, TABLE, "--prompt", 'Say {} or {"a": 1}')[0]["prompt"] == 'Say {} or {"a": 1}'
+
+
+def test_rows_without_a_text_are_told_with_their_lines_and_can_be_left_out(tmp_path: Path) -> None:
+    lines = '{"text": "hello", "n": 1}\n{"text": null}\n{"n": 2}\n{"text": " "}\n'
+    (tmp_path / "in.jsonl").write_text(lines)
+    ran = init(tmp_path, "in.jsonl")
+    assert "3 rows have no text: lines 2, 3 and 4; --skip-bad leaves them out\n" in ran.err
+    assert len(read(tmp_path / "in.jobs.jsonl")) == 4
+    ran = init(tmp_path, "in.jsonl", "--skip-bad", "--force")
+    assert "3 rows have no text: lines 2, 3 and 4; left out\n" in ran.err
+    assert [job["document"] for job in read(tmp_path / "in.jobs.jsonl")] == ["hello"]
+    notes = folder_of(tmp_path)
+    (notes / "b.txt").touch()
+    assert "1 text is empty: notes/b.txt; --skip-bad leaves it out\n" in init(tmp_path, "notes").err
+    (notes / "a.txt").write_text("")
+    ran = init(tmp_path, "notes", "--skip-bad", "-o", "none.jsonl")
+    assert (ran.status, ran.err) == (
+        4,
+        "batchrun: notes: nothing in it has a text; expected one text at least\n",
+    )
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_a_binary_among_texts_is_named_without_a_word_of_encodings(tmp_path: Path) -> None:
+    notes = folder_of(tmp_path)
+    (notes / "b.png").write_bytes(b"\x89PNG\0\xff")
+    ran = init(tmp_path, "notes")
+    assert ran.err == (
+        "batchrun: notes, notes/b.png holds zero bytes and is no text; mend it, or leave such out with --skip-bad\n"
+    )
+    assert "left out, as they cannot be read: 1 (notes/b.png)\n" in init(tmp_path, "notes", "--skip-bad").err
+    (notes / "b.png").write_bytes("x".encode("utf-16"))
+    assert "is UTF-16 text; expected UTF-8, or --encoding utf-16" in init(tmp_path, "notes", "--force").err
+
+
+def test_blank_rows_and_why_a_column_names_no_rows_are_told(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,text\n7,hello there\n,\n\n7,bye\n")
+    said = init(tmp_path, "in.csv").err
+    assert "blank rows, passed over: 2\n" in said
+    assert "ids are line numbers, as column 'id' holds '7' again in line 5\n" in said
+
+
+def test_a_prompt_for_one_key_speaks_of_one(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(TABLE)
+    init(tmp_path, "in.csv", example='{"mood": "good|bad"}')
+    assert "that has the key mood." in read(tmp_path / "in.jobs.jsonl")[0]["prompt"]
 
 
 # -- the example

@@ -13,6 +13,7 @@ from gguf_models import TEMPLATE, Tiny, write_gguf
 from shell import COMMAND, PATIENCE_S, Ran, environment, here
 from tiny_hub import COMMIT
 
+from batchrun.backends.llamacpp import quiet_log
 from batchrun.catalogue.card import card, written_licence
 from batchrun.catalogue.folder_files import ggufs, shards
 from batchrun.catalogue.found import found, in_folder
@@ -92,6 +93,8 @@ def test_what_cannot_be_read_is_passed_over_and_links_that_lead_nowhere_are_no_m
 ) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "a.gguf").write_bytes(b"GGUF")
+    (tmp_path / "page.gguf").write_text("<html>")
+    os.mkfifo(tmp_path / "pipe.gguf")
     (tmp_path / "gone.gguf").symlink_to(tmp_path / "nowhere")
     (tmp_path / "round.gguf").symlink_to(tmp_path / "round.gguf")
     ran = models(tmp_path, "list", ".", "--json")
@@ -189,8 +192,26 @@ def test_an_unknown_format_is_refused_with_those_there_are(tmp_path: Path, tiny:
         quantize(str(tiny), "q9", tmp_path / "x.gguf", force=False, say=silent)
     with pytest.raises(UsageError, match="is the model itself"):
         quantize(str(tiny), "q8_0", tiny, force=True, say=silent)
-    with pytest.raises(ModelError, match=r"x\.gguf cannot be written|could not write"):
-        quantize(str(tiny), "q8_0", tmp_path / "none" / "x.gguf", force=False, say=silent)
+
+
+def test_a_place_that_cannot_be_written_is_said_before_any_work(tmp_path: Path, tiny: Path) -> None:
+    ran = models(tmp_path, "quantize", tiny, "--to", "q8_0", "-o", "none/x.gguf")
+    assert (ran.status, ran.err) == (6, "batchrun: none/x.gguf cannot be written: No such file or directory\n")
+    for arguments in (["convert", "whole", "-o"], ["quantize", "whole", "--to", "4bit", "-o"]):
+        if not (tmp_path / "whole").exists():
+            write_folder(tmp_path / "whole")
+        ran = models(tmp_path, *arguments, "tiny.gguf/out")
+        assert (ran.status, ran.err) == (6, "batchrun: tiny.gguf/out cannot be written: Not a directory\n")
+
+
+def test_a_warning_of_llama_cpp_is_not_given_as_the_reason_of_a_failure() -> None:
+    log = quiet_log()
+    log.clear()
+    log._take(3, b"control token is not marked as EOG", None)  # type: ignore[arg-type]
+    assert log.reason() == "no reason given"
+    log._take(4, b"invalid magic", None)  # type: ignore[arg-type]
+    assert log.reason() == "invalid magic"
+    log.clear()
 
 
 def test_a_gguf_is_never_made_of_a_folder_and_the_way_to_one_is_said(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 
 from batchrun.core import Status
 from batchrun.errors import InputError, OutputError, UsageError
+from batchrun.report.cards import subtitle
 from batchrun.report.command import show
 from batchrun.report.comparison import compare
 from batchrun.report.figures import Report, report
@@ -172,6 +173,12 @@ def test_of_several_machines_each_slot_of_each_has_a_lane() -> None:
     seconds = {"wall": 10.0, "rest": 0.0}
     stats = tuple({"burst": number, "node": f"node-{number}", "seconds": seconds} for number in (1, 2))
     assert lanes_of(report(jobs, stats)) == {"a": "node-1 0", "b": "node-2 0"}
+
+
+def test_one_of_a_thing_is_said_as_one() -> None:
+    burst = {"burst": 1, "seconds": {"wall": 10.0, "rest": 0.0}}
+    assert subtitle(report([line("a")], (burst,))) == "1 result from m in 1 burst"
+    assert subtitle(report([line("a"), line("b")], (burst, burst))) == "2 results from m in 2 bursts"
 
 
 def test_jobs_lie_on_the_lane_of_their_slot_and_side_by_side_where_it_is_not_known() -> None:

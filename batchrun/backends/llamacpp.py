@@ -21,12 +21,15 @@ from batchrun.errors import BackendError, ModelError
 from batchrun.sampling import allow, draw
 
 DECODE_ERRORS = {1: "no place in the KV cache", 2: "aborted"}
-LOG_LEVEL_WARN = 3
+LOG_LEVEL_ERROR = 4
 KV_TYPES = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}
 
 
 class Log:
-    """Keeps the last warnings of llama.cpp instead of printing them: they are the reason when a call gives nothing."""
+    """Keeps the last errors of llama.cpp instead of printing them: they are the reason when a call gives nothing.
+
+    Its warnings are none: of a sound model it warns too.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=20)
@@ -42,7 +45,7 @@ class Log:
         return "; ".join(errors[:2]) or "no reason given"
 
     def _take(self, level: int, text: bytes, _data: ctypes.c_void_p) -> None:
-        if level in (LOG_LEVEL_WARN, LOG_LEVEL_WARN + 1):
+        if level == LOG_LEVEL_ERROR:
             self._lines.append(" ".join(text.decode(errors="replace").split()))
 
 

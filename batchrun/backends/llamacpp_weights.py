@@ -17,7 +17,7 @@ import llama_cpp
 
 from batchrun.backends.apart import run_apart
 from batchrun.backends.llamacpp import quiet_log
-from batchrun.errors import ModelError
+from batchrun.errors import ModelError, OutputError
 
 FORMATS: Mapping[str, int] = {
     "f32": llama_cpp.LLAMA_FTYPE_ALL_F32,
@@ -85,7 +85,7 @@ def copy_in_format(original: Path, identity: str, kind: str, folder: Path) -> We
 
 def write_in_format(original: Path, kind: str, target: Path) -> None:
     """Writes the weights in another format, in a process of its own: the quantiser knows no signals, and a damaged file
-    can end it.  Raises ModelError; an unfinished file is taken away."""
+    can end it.  Raises ModelError, OutputError; an unfinished file is taken away."""
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         done = run_apart("llamacpp_weights", original, unfinished, kind)
@@ -95,7 +95,7 @@ def write_in_format(original: Path, kind: str, target: Path) -> None:
             raise ModelError(done.words or f"llama.cpp could not write {original.name} as {kind}")
         os.replace(unfinished, target)
     except OSError as error:
-        raise ModelError(f"{target} cannot be written: {error.strerror}") from error
+        raise OutputError(f"{target} cannot be written: {error.strerror}") from error
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink()

@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 
 from batchrun.backends.mlx_library import convert
-from batchrun.errors import ModelError
+from batchrun.errors import ModelError, OutputError
 
 # what mlx-lm, transformers and MLX let out where they cannot read a model
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError, ImportError)
 
 
 def write_folder(source: Path, target: Path, bits: int | None) -> None:
-    """Writes the model as an MLX folder, `bits` a weight; None keeps its floats.  Raises ModelError.
+    """Writes the model as an MLX folder, `bits` a weight; None keeps its floats.  Raises ModelError, OutputError.
 
     `target`: must not be there; an unfinished folder is taken away.
     """
@@ -28,6 +28,6 @@ def write_folder(source: Path, target: Path, bits: int | None) -> None:
     except FAILURES as error:
         raise ModelError(f"mlx-lm cannot convert {source}: {' '.join(str(error).split())[:200]}") from error
     except OSError as error:
-        raise ModelError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise OutputError(f"{target} cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

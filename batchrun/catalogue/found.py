@@ -1,6 +1,6 @@
 """The models that are on this machine already: embedded, in the hub's cache, in folders, and copies of batchrun's own.
 
-Nothing is opened: what a file is called and how large it is has to do, and `models info` says the rest.
+No model is opened: what a file is called, its first four bytes and its size have to do; `models info` says the rest.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batchrun.catalogue.folder_files import is_later_shard, shards
 from batchrun.errors import ModelError, UsageError
-from batchrun.models import EMBEDDED, HUB, cache_folder, is_mlx_folder, locate
+from batchrun.models import EMBEDDED, HUB, cache_folder, is_gguf, is_mlx_folder, locate
 
 DEEPEST = 4
 USUAL = (".", "models", "~/models", "~/.lmstudio/models", "~/.cache/llama.cpp", "~/Library/Caches/llama.cpp")
@@ -71,12 +71,16 @@ def in_folder(folder: Path, depth: int, place: str = "") -> Iterator[Found]:
             path = at / name
             if not os.path.isfile(path):  # such as a link that leads nowhere
                 continue
-            if name.endswith(".gguf") and not name.startswith("mmproj") and not is_later_shard(name):
+            if _may_be_gguf(name) and is_gguf(path):
                 yield Found(str(path), "GGUF", _size([at / each for each in shards(name)]), place or str(folder), path)
         yield from (_mlx(at / name, place or str(folder)) for name in folders if is_mlx_folder(at / name))
     if not depth:  # folders right here were not entered, but may be models
         below = sorted(entry for entry in _entries(folder) if is_mlx_folder(entry))
         yield from (_mlx(path, place or str(folder)) for path in below)
+
+
+def _may_be_gguf(name: str) -> bool:
+    return name.endswith(".gguf") and not name.startswith("mmproj") and not is_later_shard(name)
 
 
 def _entries(folder: Path) -> list[Path]:

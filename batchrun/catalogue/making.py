@@ -4,6 +4,8 @@ Nothing here writes a GGUF from safetensors: no library does it for all architec
 """
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from batchrun.byte_counts import file_size
 from batchrun.catalogue.card import json_object
 from batchrun.config import Settings
 from batchrun.engines import Weights, check_llama_cpp, not_loaded, opened
-from batchrun.errors import ModelError, UsageError
+from batchrun.errors import ModelError, OutputError, UsageError
 from batchrun.models import identity, is_mlx_folder, locate, opened_folder
 
 BITS = {"8bit": 8, "6bit": 6, "4bit": 4, "3bit": 3, "2bit": 2}
@@ -24,7 +26,8 @@ TO_GGUF = "python convert_hf_to_gguf.py FOLDER --outfile FILE.gguf (a script of 
 def quantize(name: str, kind: str, output: Path, *, force: bool, say: Callable[[str], None]) -> None:
     """Writes a model in another number format: a GGUF as a GGUF, a folder of safetensors as an MLX folder.
 
-    Raises UsageError for a format that does not fit, or a place that is taken; ModelError where it fails.
+    Raises UsageError for a format that does not fit, or a place that is taken; OutputError for one that cannot be
+    written; ModelError where it fails.
     """
     original = _located(name)
     if original.is_dir():
@@ -40,6 +43,7 @@ def quantize(name: str, kind: str, output: Path, *, force: bool, say: Callable[[
         raise UsageError(f"{output} is there; expected another name, or --force")
     if output.exists() and output.samefile(original):
         raise UsageError(f"{output} is the model itself; expected another name")
+    _check_writable(output, output.parent)
     from batchrun.backends.llamacpp_model import LlamaModel
 
     probe(original, identity(original), opened_folder())
@@ -56,7 +60,7 @@ def quantize(name: str, kind: str, output: Path, *, force: bool, say: Callable[[
 def convert(name: str, output: Path | None, *, say: Callable[[str], None]) -> Path:
     """Writes a folder of safetensors as an MLX folder; puts a GGUF's weights into the MLX folder that runs use.
 
-    Raises UsageError, ModelError.
+    Raises UsageError, OutputError, ModelError.
     """
     original = _located(name)
     if original.is_dir():
@@ -94,11 +98,20 @@ def _folder(original: Path, output: Path, kind: str | None) -> None:
         raise UsageError(f"{original} is quantised already; expected one with whole weights")
     if output.exists():
         raise UsageError(f"{output} is there; expected a folder that is not")
+    _check_writable(output, next(folder for folder in output.absolute().parents if os.path.exists(folder)))
     try:
         from batchrun.backends.mlx_convert import write_folder
     except ImportError as error:
         raise not_loaded(error) from error
     write_folder(original, output, BITS[kind] if kind else None)
+
+
+def _check_writable(output: Path, folder: Path) -> None:
+    """Before a long work.  Raises OutputError.  Tried with a file that has no name."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OutputError(f"{output} cannot be written: {error.strerror}") from error
 
 
 def _located(name: str) -> Path:

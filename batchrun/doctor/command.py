@@ -42,7 +42,7 @@ def diagnose(
     except UsageError as error:
         return Diagnosis([engines("auto"), unreadable(error, flags, environment, file), folders()])
     settings, senses = found.settings, open_sensors()
-    first = [engines(settings.engine), machine(settings), folders()]
+    first = [engines(settings.engine), machine(settings, found.origins), folders()]
     sensed = sensors(senses, settings, found.origins)
     if any(problem.stops for section in first for problem in section.problems):
         return Diagnosis([*first, sensed, settings_section(found, settings)])

@@ -15,7 +15,7 @@ from batchrun.doctor.settings import BUILT_IN
 from batchrun.errors import ModelError
 from batchrun.heat import Power
 from batchrun.launcher import launcher
-from batchrun.models import EMBEDDED, locate
+from batchrun.models import EMBEDDED, is_gguf, locate
 from batchrun.pacing import device_profile
 from batchrun.random_model import PREFIX as RANDOM
 
@@ -104,15 +104,16 @@ def _located(name: str) -> Path | None:
 
 
 def _another(name: str) -> str:
-    """A model that can be had: one beside the name that was given, or the embedded one."""
+    """A model that can be had: one beside the name that was given, or where they are listed."""
     if name == EMBEDDED:
         return INSTALL_EMBEDDED
     path = Path(os.path.expanduser(name))
     with contextlib.suppress(OSError):  # a name too long for a path, a folder that we may not look into
         found = [file for folder in (path, path.parent) if folder.is_dir() for file in sorted(folder.glob("*.gguf"))]
+        found = [file for file in found if is_gguf(file)]
         if found and not name.startswith((RANDOM, "hf:")):
             return f"batchrun doctor --model {shlex.quote(str(found[0]))}"
-    return f"batchrun doctor --model {EMBEDDED}"
+    return f"batchrun doctor --model {EMBEDDED}" if name.startswith(RANDOM) else "batchrun models list"
 
 
 def _tuned(parts: Parts) -> Fact:

@@ -19,6 +19,7 @@ class Seen:
     """What all records have."""
 
     rows: int = 0
+    blank: int = 0
     characters: Counter[str] = field(default_factory=Counter)  # of texts, by column
     columns: dict[str, None] = field(default_factory=dict)  # in their order
     bad: list[Record] = field(default_factory=list)
@@ -96,9 +97,19 @@ def refuse_bad(seen: Seen, shown: str, encoding: str | None) -> None:
     first = seen.bad[0]
     more = f", and {len(seen.bad) - 1} more like it" if len(seen.bad) > 1 else ""
     mended = "mend it"
-    if "UTF-8" in (first.problem or "") and encoding is None:
+    if "is not UTF-8" in (first.problem or "") and encoding is None:
         mended = "give its --encoding (cp1252 is usual)"
     raise InputError(f"{shown}, {first.fault}{more}; {mended}, or leave such out with --skip-bad")
+
+
+def refuse_placeholder(prompt: str, columns: Iterable[str]) -> None:
+    """Raises UsageError for a column in braces: nothing would fill it in.  Other braces are text."""
+    for name in columns:
+        if f"{{{name}}}" in prompt:
+            raise UsageError(
+                f"--prompt holds {{{name}}}, which nothing fills in; expected none: "
+                "the text goes behind the prompt by itself"
+            )
 
 
 def looks_like_data(columns: Iterable[str]) -> str | None:

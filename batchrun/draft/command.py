@@ -1,4 +1,4 @@
-"""The `init` command: looks data over, infers a schema, writes both files, and says what comes next."""
+"""The `init` command: looks data over, infers a schema, writes both files, and gives the command that comes next."""
 
 import contextlib
 import json
@@ -12,20 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from batchrun.config import resolve
-from batchrun.draft.columns import Chosen, Seen, choose, look_over, looks_like_data, refuse_bad, text_of
+from batchrun.draft.columns import (
+    Chosen,
+    Seen,
+    choose,
+    look_over,
+    refuse_bad,
+    refuse_placeholder,
+    text_of,
+)
 from batchrun.draft.data import FILE, TEXT, Data, Record, data
 from batchrun.draft.example import examples
+from batchrun.draft.places import Places
 from batchrun.draft.schema import Inferred, infer
+from batchrun.draft.telling import Written, joined, told
 from batchrun.errors import InputError, JobError, OutputError, UsageError
-from batchrun.places import Places as RunPlaces
-from batchrun.places import stats_beside
 from batchrun.printable import printable
 from batchrun.schemas import checked, compact
 
 ENDINGS = (".gz", ".jsonl", ".csv", ".tsv", ".jobs")
 JOB_KEYS = frozenset({"prompt", "messages"})
 BUDGET_STEP, LEAST_BUDGET, MOST_BUDGET, BUDGET_TIMES = 64, 128, 4096, 1.5
-BAD_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +52,6 @@ class Wish:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where both files go, and the schema's name in the jobs."""
-
-    jobs: Path
-    schema: Path
-    name: str
-
-    @property
-    def results(self) -> Path:
-        return self.jobs.with_name(f"{self.jobs.name.removesuffix('.jsonl').removesuffix('.jobs')}.results.jsonl")
-
-    @property
-    def own(self) -> frozenset[Path]:
-        """What is written here and by runs of the jobs, as printed or without -o: no texts, though among them."""
-        default = self.jobs.with_name(f"{self.jobs.stem}.results.jsonl")
-        runs = [RunPlaces(each, None, False, stats_beside(each)) for each in (self.results, default)]
-        return frozenset({self.jobs.resolve(), self.schema.resolve()}.union(*(run.own for run in runs)))
-
-
-@dataclass(slots=True)
-class Written:
-    """Counts the jobs as they are written.  `empty`: those without a text."""
-
-    jobs: int = 0
-    empty: int = 0
-
-
 def init(wish: Wish) -> list[str]:
     """Writes the job file and the schema, and gives the command that runs them.
 
@@ -86,17 +65,20 @@ def init(wish: Wish) -> list[str]:
     source = replace(source, without=places.own)
     inferred = infer(shown)
     _check(places.name, inferred)
-    seen = look_over(source.records(), None if source.documents else wish.id_column)
+    records = source.records()
+    seen = look_over(records, None if source.documents else wish.id_column)
+    seen.blank = records.blank
     chosen = _chosen(wish, source, seen)
+    refuse_placeholder(wish.prompt or "", seen.columns)
     prompt = wish.prompt or default_prompt(inferred.schema)
     budget = wish.max_tokens or default_budget(shown)
     same = {"prompt": prompt, "schema": places.name, "max_tokens": budget}
     written = Written()
-    jobs = (same | job for job in _jobs(source, chosen, places.jobs.parent, written))
+    jobs = (same | job for job in _jobs(source, chosen, places.jobs.parent, written, skip_empty=wish.skip_bad))
     schema = json.dumps(inferred.schema, indent=2, ensure_ascii=False) + "\n"
     lines = (json.dumps(job, ensure_ascii=False) + "\n" for job in jobs)
     _write({places.schema: iter([schema]), places.jobs: lines})
-    for text in _told(source, seen, chosen, places, inferred, written):
+    for text in told(source, seen, chosen, places, inferred, written, skip_empty=wish.skip_bad):
         print(f"batchrun: {printable(text)}", file=sys.stderr)
     if wish.max_tokens is None and budget == MOST_BUDGET:
         print(f"batchrun: an answer may take {budget} tokens; --max-tokens gives it more", file=sys.stderr)
@@ -113,7 +95,8 @@ def default_prompt(schema: dict[str, Any]) -> str:
     if "array" in kinds:
         empty.append("an empty list ([])")
     unknown = f" Where the text does not say, give {' or '.join(empty)}." if empty else ""
-    return f"Read the text and answer with one JSON object that has the keys {_joined(properties, 'and')}.{unknown}"
+    keys = f"key{'s' if len(properties) > 1 else ''} {joined(properties, 'and')}"
+    return f"Read the text and answer with one JSON object that has the {keys}.{unknown}"
 
 
 def default_budget(shown: list[dict[str, Any]]) -> int:
@@ -148,12 +131,21 @@ def _chosen(wish: Wish, source: Data, seen: Seen) -> Chosen:
     return choose(seen, wish.text_columns, wish.id_column, source.name)
 
 
-def _jobs(source: Data, chosen: Chosen, folder: Path, written: Written) -> Iterator[dict[str, Any]]:
+def _jobs(
+    source: Data, chosen: Chosen, folder: Path, written: Written, *, skip_empty: bool
+) -> Iterator[dict[str, Any]]:
+    """Raises InputError where none is left."""
     for record in source.records():
-        if not record.problem:
-            written.jobs += 1
-            written.empty += not any(text_of(record.values.get(name)).strip() for name in chosen.texts)
-            yield _document(record, source, folder) if source.documents else _row(record, chosen)
+        if record.problem:
+            continue
+        if not any(text_of(record.values.get(name)).strip() for name in chosen.texts):
+            written.take_empty(record)
+            if skip_empty:
+                continue
+        written.jobs += 1
+        yield _document(record, source, folder) if source.documents else _row(record, chosen)
+    if not written.jobs:
+        raise InputError(f"{source.name}: nothing in it has a text; expected one text at least")
 
 
 def _row(record: Record, chosen: Chosen) -> dict[str, Any]:
@@ -230,40 +222,3 @@ def _schemas_flag(places: Places) -> list[str]:
         return []  # which the run will say
     folder = places.schema.parent
     return ["--schemas", str(folder)] if asked and Path(asked).resolve() != folder.resolve() else []
-
-
-def _told(
-    source: Data, seen: Seen, chosen: Chosen, places: Places, inferred: Inferred, written: Written
-) -> Iterator[str]:
-    what = "texts" if source.documents else "rows"
-    yield f"{source.name}: {seen.rows} {what} -> {places.jobs}: {written.jobs} jobs"
-    if written.empty:
-        yield f"without a text, though they are jobs: {written.empty}"
-    if seen.bad:
-        shown = ", ".join(record.file or str(record.line) for record in seen.bad[:BAD_SHOWN])
-        more = " ..." if len(seen.bad) > BAD_SHOWN else ""
-        yield f"left out, as they cannot be read: {len(seen.bad)} ({'' if source.documents else 'line '}{shown}{more})"
-    if source.kind in ("csv", "tsv") and (name := looks_like_data(seen.columns)):
-        yield f"the first line has the names of the columns, and {name[:40]!r} is an odd one; is it a row of data?"
-    if not source.documents:
-        guess = " (the longest; --text-column names another)" if chosen.guessed else ""
-        ids = f"column {chosen.id!r}" if chosen.id else "line numbers"
-        yield f"the text is column {_joined(map(repr, chosen.texts), 'and')}{guess}; ids are {ids}"
-    yield f"schema {places.name} -> {places.schema}: {_fields(inferred.schema)}"
-    yield from inferred.notes
-    bounds = [word for word in ("maxLength", "maxItems") if word in json.dumps(inferred.schema)]
-    if bounds:
-        yield f"how long texts and lists may be is taken from the example: see {_joined(bounds, 'and')} in the schema"
-
-
-def _fields(schema: dict[str, Any]) -> str:
-    parts = []
-    for name, part in schema["properties"].items():
-        choices = [text_of(value) or "null" for value in part.get("enum", ())]
-        parts.append(f"{name} ({_joined(choices, 'or')})" if choices else name)
-    return ", ".join(parts)
-
-
-def _joined(names: Any, word: str) -> str:
-    *first, last = names
-    return f"{', '.join(first)} {word} {last}" if first else last

@@ -54,26 +54,16 @@ class Data:
     encoding: str | None = None
     without: frozenset[Path] = frozenset()
 
-    def records(self) -> Iterator[Record]:
-        """All of them, from the start.  Raises InputError where nothing can be read."""
-        if self.documents:
-            yield from self._texts(self.documents)
-            return
-        for line in self.reader():
-            if line.problem:
-                yield Record(line.number, {}, line.problem.message)
-                continue
-            try:
-                yield Record(line.number, parse_object(line.data))
-            except JobError as error:
-                yield Record(line.number, {}, str(error))
+    def records(self) -> "Records":
+        """All of them, from the start."""
+        return Records(self)
 
     def reader(self) -> LineReader:
         """The lines of a table or a JSONL file; counts its blank ones."""
         blocks = _checked(file_blocks(self.path), self.name, self.encoding, has_header=self.kind != "jsonl")
         return Reading(self.kind, LINE_BYTES, numbers=()).reader(blocks, self.path)  # cells come back as written
 
-    def _texts(self, documents: Pattern) -> Iterator[Record]:
+    def texts(self, documents: Pattern) -> Iterator[Record]:
         """Read as a run reads them: not through links that lead out of the folder, no pipes, none without end."""
         for line in document_lines([documents], None, self.without):
             if line.problem:
@@ -82,12 +72,39 @@ class Data:
             file = str(json.loads(line.data)["document_file"])
             try:
                 data = read_below(file, line.origin.base, line.origin.root, LINE_BYTES, "document_unreadable", "text")
-                text = data.decode(self.encoding or "utf-8-sig")
-                yield Record(line.number, {FILE: file, TEXT: text}, file=file)
+                problem = _no_text(data) if self.encoding is None else None
+                text = "" if problem else data.decode(self.encoding or "utf-8-sig")
+                yield Record(line.number, {} if problem else {FILE: file, TEXT: text}, problem and file + problem, file)
             except JobError as error:
                 yield Record(line.number, {}, str(error).partition(" (see --")[0], file)  # options of a run
             except UnicodeError:
                 yield Record(line.number, {}, f"{file} is not {self.encoding or 'UTF-8'} text", file)
+
+
+@dataclass(slots=True)
+class Records:
+    """Goes through data from the start.  `blank`: rows of nothing, which were passed over.
+
+    Iterating raises InputError where nothing can be read.
+    """
+
+    data: Data
+    blank: int = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        if self.data.documents:
+            yield from self.data.texts(self.data.documents)
+            return
+        reader = self.data.reader()
+        for line in reader:
+            if line.problem:
+                yield Record(line.number, {}, line.problem.message)
+                continue
+            try:
+                yield Record(line.number, parse_object(line.data))
+            except JobError as error:
+                yield Record(line.number, {}, str(error))
+        self.blank = reader.blank
 
 
 def data(name: str, kind: str | None, encoding: str | None) -> Data:
@@ -143,6 +160,13 @@ def _utf8(blocks: Iterable[bytes], name: str, has_header: bool) -> Iterator[byte
         if not place and has_header and not _is_utf8(block.partition(b"\n")[0]):
             raise InputError(f"{name} is not UTF-8; give its --encoding (cp1252 is usual)")
         yield block
+
+
+def _no_text(data: bytes) -> str | None:
+    """What a file is that no text in UTF-8 can be: one with zero bytes."""
+    if data.startswith(WIDE_MARKS):
+        return " is UTF-16 text; expected UTF-8, or --encoding utf-16"
+    return " holds zero bytes and is no text" if b"\0" in data else None
 
 
 def _is_utf8(data: bytes) -> bool:

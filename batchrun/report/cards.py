@@ -11,7 +11,14 @@ def subtitle(found: Report) -> str:
     """One line that says what the figures are of."""
     models = ", ".join(found.models)
     damaged = f"; {found.damaged:,} lines are no results" if found.damaged else ""
-    return f"{found.results:,} results from {models or 'no model'} in {len(found.bursts):,} bursts{damaged}"
+    counts = (
+        f"{_counted(found.results, 'result')} from {models or 'no model'} in {_counted(len(found.bursts), 'burst')}"
+    )
+    return counts + damaged
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def cards(found: Report) -> list[Card]:

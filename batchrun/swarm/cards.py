@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -21,6 +21,7 @@ from batchrun.swarm.roles import Role
 
 CARD_COLUMNS = 38  # narrower cards hold too little
 MOST_ACROSS = 4
+CARD_LINES = 3  # a frame and one line
 REFRESH_PER_S = 8
 SHOWN_CHARACTERS = 4000  # of an answer's end: more fits on no card
 STYLES = {"ok": "green", "cancelled": "dim"}
@@ -85,13 +86,17 @@ class CardGrid:
             self._live.refresh()
 
     def _grid(self) -> RenderableType:
-        """As many cards side by side as are readable, in the height that there is."""
+        """Cards side by side, as many as are readable in the height that there is; a line counts those left."""
         width, height = self._console.size
         across = max(1, min(MOST_ACROSS, width // CARD_COLUMNS, len(self._cards)))
         down = math.ceil(len(self._cards) / across)
-        card_height = max(3, height // down)
+        if down * CARD_LINES > height:
+            height = max(2, height - 1)
+            down = max(1, height // CARD_LINES)
+        shown = self._cards[: across * down]
         grid = Table.grid(expand=False)
-        for start in range(0, len(self._cards), across):
-            row = self._cards[start : start + across]
-            grid.add_row(*(card.panel(width // across, card_height) for card in row))
-        return grid
+        for start in range(0, len(shown), across):
+            row = shown[start : start + across]
+            grid.add_row(*(card.panel(width // across, height // down) for card in row))
+        more = len(self._cards) - len(shown)
+        return Group(grid, Text(f"and {more} more", no_wrap=True, overflow="ellipsis")) if more else grid

@@ -6,11 +6,12 @@ The document and the question stand before the role's task, so all agents share 
 import codecs
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from batchrun.assembly import Parts, job_reader, slot_plan, too_long
+from batchrun.backends.base import Interrupted
 from batchrun.core import Completion, Job, Request, Result, Status
 from batchrun.cost import Cost
 from batchrun.engine import Engine
@@ -88,15 +89,23 @@ class _Agent:
         self.decoder.errors = "replace"
 
 
-def fan_out(parts: Parts, question: Question, roles: Sequence[Role], view: View) -> Answers:
-    """Runs all roles.  Raises UsageError where a job cannot run, BackendError where the engine fails."""
+def fan_out(
+    parts: Parts, question: Question, roles: Sequence[Role], view: View, stopped: Callable[[], bool] = lambda: False
+) -> Answers:
+    """Runs all roles.  Once `stopped()` is true, those that run end as they are, and the answers are what there is.
+
+    Raises UsageError where a job cannot run, BackendError where the engine fails.
+    """
     agents = [_Agent(place, role, _request(parts, question, role, place)) for place, role in enumerate(roles)]
     load = slot_plan(parts, max(agent.request.need_tokens for agent in agents))
     for agent in agents:
         if agent.request.need_tokens > load.context:
             problem = too_long(agent.request, load.context, parts.model.card.context_train)
             raise UsageError(f"agent {agent.role.name}: {problem.message}; expected a shorter --document")
-    backend = parts.model.load(load, lambda: False)
+    try:
+        backend = parts.model.load(load, stopped)
+    except Interrupted:
+        return Answers((), 0.0, 0, 0)
     by_request = {agent.request: agent for agent in agents}
 
     def hear(request: Request, tokens: tuple[int, ...]) -> None:
@@ -108,7 +117,7 @@ def fan_out(parts: Parts, question: Question, roles: Sequence[Role], view: View)
     began_s = time.perf_counter()
     try:
         engine.submit([agent.request for agent in agents])
-        thrown_away = _run(parts, engine, by_request, question.keep, view)
+        thrown_away = _run(parts, engine, by_request, question.keep, view, stopped)
         computed_tokens = engine.take_meter().computed_tokens
     finally:
         backend.close()
@@ -116,8 +125,15 @@ def fan_out(parts: Parts, question: Question, roles: Sequence[Role], view: View)
     return Answers(answers, time.perf_counter() - began_s, computed_tokens, thrown_away)
 
 
-def _run(parts: Parts, engine: Engine, agents: dict[Request, _Agent], keep: int | None, view: View) -> int:
-    """Steps until all have ended.  Gives how many were ended because enough others had answered."""
+def _run(
+    parts: Parts,
+    engine: Engine,
+    agents: dict[Request, _Agent],
+    keep: int | None,
+    view: View,
+    stopped: Callable[[], bool],
+) -> int:
+    """Steps until all have ended.  Gives how many were ended early: enough others had answered, or it was stopped."""
 
     def end(completion: Completion) -> Result:
         agent, result = agents[completion.request], judge(completion, parts.model.card.name, 1)
@@ -128,7 +144,7 @@ def _run(parts: Parts, engine: Engine, agents: dict[Request, _Agent], keep: int 
     good = 0
     while not engine.idle:
         good += sum(end(completion).status is Status.OK for completion in engine.step())
-        if keep is not None and good >= keep:
+        if stopped() or (keep is not None and good >= keep):
             engine.drop_waiting()
             lost = [agent.request for agent in agents.values() if agent.answer is None]
             for completion in map(engine.cancel, lost):

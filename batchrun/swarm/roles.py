@@ -35,8 +35,11 @@ def read_roles(path: Path) -> tuple[Role, ...]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--roles {path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--roles {path} is not UTF-8; expected UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--roles {path} cannot be read: {reason}; expected a text file") from error
     roles = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
