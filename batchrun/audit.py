@@ -18,7 +18,7 @@ from batchrun.errors import InputError, JobError, UsageError
 from batchrun.forms import share
 from batchrun.inputs import Inputs, inputs
 from batchrun.lines import LineReader
-from batchrun.other_ways import completed, verdict_of
+from batchrun.other_ways import OtherWays, completed
 from batchrun.prompts import PARTS
 from batchrun.result_lines import record_of
 from batchrun.source import all_lines
@@ -146,12 +146,13 @@ def _run_alone(
         engine = Engine(
             backend, tokenizer, parts.guide, Cost(), time.monotonic, width=width, share_prefixes=False, look_ahead=False
         )
+        ways = OtherWays(engine, tokenizer)
         for request, record in pairs:
             if not engine.fits(request):
                 found.passed_over["it fits into no slot here"] += 1
                 continue
             alone = completed(engine, request)
-            verdict = verdict_of(engine, record["output"], alone, tokenizer.decode)
+            verdict = ways.verdict(record["output"], alone)
             found.count(verdict, record["id"], record["index"], record["output"], alone)
     finally:
         backend.close()

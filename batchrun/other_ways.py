@@ -1,18 +1,21 @@
 """Runs one job alone, and the other ways that it could have taken at a near-tie between two spellings of one text.
 
 A text says which way an answer went only where the two ways differ in text at once.  Where they spell the same text in
-other tokens, the model reads something else from there on: so the other way is run, and compared.
+other tokens, the model reads something else from there on; and where two tokens are nearly as likely, a third may be
+too.  So such ways are run, and compared: an answer of another row is on none of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from batchrun.backends.base import Tokenizer
 from batchrun.core import Completion, Constraint, Grammar, NearTie, Request
 from batchrun.engine import Engine
-from batchrun.verdicts import Decode, Verdict, judged, other_spellings
+from batchrun.verdicts import Decode, Verdict, judged, other_spellings, parting
 
 MOST_WAYS = 6  # that are run for one answer
+LONGEST_TOKEN = 64  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +34,37 @@ class Begun:
         return found[0]
 
 
-def verdict_of(engine: Engine, output: Any, alone: Completion, decode: Decode) -> Verdict:
-    """What a result comes to, beside its job alone.  Raises BackendError."""
-    verdict = judged(output, alone, decode)
-    ties = other_spellings(output, alone, decode) if verdict is Verdict.DIFFERENT else []
-    for tie in ties[:MOST_WAYS]:
-        other = _taken(engine, alone, tie, decode)
-        if other and judged(output, other, decode) is not Verdict.DIFFERENT:
-            return Verdict.NEAR_TIE
-    return verdict
+class OtherWays:
+    """Compares results with their jobs run alone, on one engine."""
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._left = 0  # ways that may still be run for the answer in hand
+
+    def verdict(self, output: Any, alone: Completion) -> Verdict:
+        """What a result comes to.  Raises BackendError."""
+        self._left = MOST_WAYS
+        return self._verdict(output, alone)
+
+    def _verdict(self, output: Any, alone: Completion) -> Verdict:
+        verdict = judged(output, alone, self._tokenizer.decode)
+        for tie in self._ties(output, alone) if verdict is Verdict.DIFFERENT else []:
+            self._left -= 1
+            if self._left < 0:
+                break
+            other = _taken(self._engine, alone, tie, self._tokenizer.decode)
+            if other and self._verdict(output, other) is not Verdict.DIFFERENT:
+                return Verdict.NEAR_TIE
+        return verdict
+
+    def _ties(self, output: Any, alone: Completion) -> list[NearTie]:
+        """The ways to try: a third token where two were nearly as likely, and other spellings of what came before."""
+        decode = self._tokenizer.decode
+        place, rest = parting(output, alone, decode)
+        tokens = self._tokenizer.encode(rest[:LONGEST_TOKEN], control=False)[:1]
+        thirds = [tie._replace(second=token) for tie in alone.near_ties if tie.place == place for token in tokens]
+        return thirds + other_spellings(output, alone, decode)
 
 
 def completed(engine: Engine, request: Request) -> Completion:

@@ -75,21 +75,22 @@ def in_sample(job_id: str, digest: str, share: float, seed: int) -> bool:
 
 
 def same_way(batch: Completion, alone: Completion) -> Verdict:
-    """Compares two completions of one job by their tokens."""
+    """Compares two completions of one job by their tokens.
+
+    They part at a near-tie where one nearly drew the token of the other, or where both hardly knew: then a third token
+    was as near.
+    """
     if batch.text == alone.text:
         return Verdict.IDENTICAL
-    ways = (batch, alone), (alone, batch)
-    place = next(
-        (at for at, (one, other) in enumerate(zip(batch.tokens, alone.tokens, strict=False)) if one != other),
-        min(len(batch.tokens), len(alone.tokens)),
+    pairs = enumerate(zip(batch.tokens, alone.tokens, strict=False))
+    place = next((at for at, (one, other) in pairs if one != other), min(len(batch.tokens), len(alone.tokens)))
+    ties = [[tie for tie in each.near_ties if tie.place == place] for each in (batch, alone)]
+    crossed = any(
+        tie.second is None or tie.second in other.tokens[place : place + 1] or place == len(other.tokens)
+        for own, other in zip(ties, (alone, batch), strict=True)
+        for tie in own
     )
-    near = any(
-        tie.place == place and (tie.second is None or tie.second in other.tokens[place : place + 1] or ended)
-        for one, other in ways
-        for tie in one.near_ties
-        for ended in [place >= min(len(one.tokens), len(other.tokens))]
-    )
-    return Verdict.NEAR_TIE if near else Verdict.DIFFERENT
+    return Verdict.NEAR_TIE if crossed or all(ties) else Verdict.DIFFERENT
 
 
 def judged(output: Any, alone: Completion, decode: Decode) -> Verdict:
@@ -122,6 +123,13 @@ def other_spellings(output: Any, alone: Completion, decode: Decode) -> list[Near
             if said.startswith(other) and alone.text.startswith(other):
                 found.append(tie)
     return found[::-1]
+
+
+def parting(output: Any, alone: Completion, decode: Decode) -> tuple[int, str]:
+    """The token of `alone` at which a result's output parts from it, and how the output goes on from there."""
+    said = said_of(output, alone)
+    place = _token_at(alone.tokens, _common_characters(said, alone.text), decode)
+    return place, said[len(decode(alone.tokens[:place]).decode(errors="ignore")) :]
 
 
 def _parts_there(said: str, alone: Completion, tie: NearTie, decode: Decode) -> bool:
