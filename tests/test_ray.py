@@ -202,14 +202,14 @@ def test_a_worker_that_is_killed_costs_nobody_a_result(tmp_path: Path, cluster: 
 def test_a_node_that_goes_away_and_one_that_comes_cost_nobody_a_result(
     tmp_path: Path, cluster: RealCluster, seed: int
 ) -> None:
-    write_jobs(tmp_path, 6000, tokens=40)
+    write_jobs(tmp_path, 10_000, tokens=40)  # enough for the node that comes to take part
     process = started(tmp_path, cluster, "jobs.jsonl", "--stats", "stats.jsonl")
     when_some_are_done(tmp_path, random.Random(seed).randrange(1, 1500))
     cluster.do("remove")
     cluster.do("add")
     ran = ended(process)
     found = results(tmp_path)
-    assert len(found) == 6000
+    assert len(found) == 10_000
     assert {record["status"] for record in found.values()} == {"ok", "truncated"}, ran.err
     assert "what it had runs elsewhere" in ran.err
     assert len({burst["node"] for burst in records((tmp_path / "stats.jsonl").read_text())}) == 3
