@@ -14,7 +14,7 @@ from batchrun.core import Completion, Constraint, Grammar, NearTie, Request
 from batchrun.engine import Engine
 from batchrun.verdicts import Decode, Verdict, judged, other_spellings, parting
 
-MOST_WAYS = 6  # that are run for one answer
+MOST_WAYS = 24  # that are run for one answer
 LONGEST_TOKEN = 64  # characters
 
 
