@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 from batchrun.backends.mlx_library import convert
+from batchrun.backends.mlx_load import FAILURES as LOAD_FAILURES
 from batchrun.errors import ModelError, OutputError
 
 # what mlx-lm, transformers and MLX let out where they cannot read a model
-FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, KeyError, NotImplementedError, ImportError)
+FAILURES = (*LOAD_FAILURES, ImportError)
 
 
 def write_folder(source: Path, target: Path, bits: int | None) -> None:
